@@ -313,7 +313,7 @@ def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
             "transitions": [transition_record(transition) for transition in history.transitions],
             "decisions": decision_records(history),
         },
-        RESCALES: all_rescale_records(history),
+        RESCALES: newest_within(history.rescales, ALL_RESCALE_BYTES, encode),
         DRIVER: driver_document(view.driver),
         POLICY: policy_document(view.policy, view.requirements_source),
         DEPLOYMENT: {"declarations": encode_plain(view.declarations), "preparation": encode_plain(view.preparation)},
@@ -432,11 +432,6 @@ def rescale_record(rescale: Rescale) -> dict[str, Any]:
 def rescale_records(history: JobHistory) -> list[dict[str, Any]]:
     """Return the newest rescales, encoded; large ones without their per-vertex details."""
     return newest_within(history.rescales[-MAX_RESCALES:], RESCALE_BYTES, rescale_record)
-
-
-def all_rescale_records(history: JobHistory) -> list[dict[str, Any]]:
-    """Return the rescales with their per-vertex details, encoded."""
-    return newest_within(history.rescales, ALL_RESCALE_BYTES, encode)
 
 
 def failure_record(record: FailureRecord) -> dict[str, Any]:

@@ -39,10 +39,6 @@ Explain = Callable[[Timer], Awaitable[str]]
 """Returns why the job has missed a deadline, "" if that is unknown."""
 
 
-async def _without_explanation(_: Timer) -> str:
-    return ""
-
-
 class StepExecutor:
     """Owns the state of the scheduler, and changes the state step by step. The job is as deployed until `adopt` replaces the state."""
 
@@ -130,7 +126,7 @@ class StepExecutor:
             step = machine.step(replace(self._state, options=options), event)
             return replace(step, state=replace(step.state, options=self._state.options))
 
-    async def fire_timers(self, until: datetime, explain: Explain = _without_explanation) -> None:
+    async def fire_timers(self, until: datetime, explain: Explain | None = None) -> None:
         """Fire the timers that are due, one at a time, because each may change the next one. Raises as `take`.
 
         Args:
@@ -140,7 +136,7 @@ class StepExecutor:
         """
         while not self._is_deferred and (due := machine.timers(self._state)) and due[0].due <= min(self._now(), until):
             timer, version = due[0].name, self._state.version
-            explanation = await explain(due[0])
+            explanation = "" if explain is None else await explain(due[0])
             await self.take([TimerFired(at=self._now(), timer=timer, version=version, explanation=explanation)])
 
     async def _persist_and_execute(self, step: Step) -> list[Event]:

@@ -77,14 +77,11 @@ class AdaptiveSparkHook(BaseHook):
         try:
             address = self.address()
             secrets = address.secrets
-            return True, masked(asyncio.run(report(_without_id(address))), secrets)
+            # Airflow tests a copy of the connection under a random id, which the report must not name.
+            anonymous = replace(address, conn_id="") if isinstance(address, ClusterAddress) else address
+            return True, masked(asyncio.run(report(anonymous)), secrets)
         except (AddressError, PortError, OSError) as error:
             return False, masked(str(error).removeprefix(f"connection {self.spark_conn_id!r}: "), secrets)
-
-
-def _without_id(address: ClusterAddress | KubernetesAddress) -> ClusterAddress | KubernetesAddress:
-    """Return an address without the id of its connection, because Airflow tests a copy of the connection under a random id."""
-    return replace(address, conn_id="") if isinstance(address, ClusterAddress) else address
 
 
 async def report(address: ClusterAddress | KubernetesAddress) -> str:

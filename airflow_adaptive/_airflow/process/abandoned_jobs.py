@@ -173,7 +173,10 @@ async def _abandoned(job: str, base: str, *, is_requested: bool) -> DeployedJob 
         return None
     attempt = attempt_of(newest.owner)
     task, connections = TaskKey.of_attempt(attempt), await directory.connections()
-    if task is None or not await access.read(lambda: _is_known(job, task, attempt), urgent=is_requested):
+    # Another Airflow may use the same folder.
+    if task is None or not await access.read(
+        lambda: attempt in (pull(task, XCOM_ATTEMPT), recorded_attempt(job)), urgent=is_requested
+    ):
         if not is_requested:
             return None
         raise NotExaminedError(f"this Airflow did not record the attempt {attempt!r}: run its DAG again")
@@ -183,8 +186,3 @@ async def _abandoned(job: str, base: str, *, is_requested: bool) -> DeployedJob 
         graph=state.job, options=state.options, directory=directory.uri, script="", py_files=(), attempt=attempt
     )
     return DeployedJob(spec, decode(ConnectionIds, connections), base, task)
-
-
-def _is_known(job: str, task: TaskKey, attempt: str) -> bool:
-    """Return whether Airflow recorded this attempt; blocks. Another Airflow may use the same folder."""
-    return pull(task, XCOM_ATTEMPT) == attempt or recorded_attempt(job) == attempt

@@ -48,9 +48,6 @@ MAX_REPETITIONS: Final = 3
 class KafkaAdminHook(KafkaBaseHook):
     """Reads a connection as Airflow's Kafka provider does: the extra field contains the configuration of `confluent-kafka`."""
 
-    def __init__(self, conn_id: str) -> None:
-        super().__init__(conn_id)
-
     def _get_client(self, config: dict[str, Any]) -> AdminClient:
         """Return the client, without a request. `librdkafka` logs to the standard error output; the loops report errors instead."""
         for name, value in config.items():
@@ -116,7 +113,7 @@ class KafkaBrokers:
     async def end_offsets(self, source: KafkaSource, topics: frozenset[str]) -> TopicEnds:
         """Return the end offsets; see the port."""
         requested_s, request = self._clock.elapsed, TopicsRequest(source, topics)
-        while not self._is_newer(request, requested_s):
+        while request not in self._found or self._found[request][0] < requested_s:
             self._wanted.add(request)
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read_wanted())
@@ -139,9 +136,6 @@ class KafkaBrokers:
             return
         client, self._client = self._client, []
         threading.Thread(target=client.clear, name="kafka-disconnect", daemon=True).start()
-
-    def _is_newer(self, request: TopicsRequest, requested_s: float) -> bool:
-        return request in self._found and self._found[request][0] >= requested_s
 
     async def _read_wanted(self) -> None:
         """Read the end offsets of all sources that were requested since the last read."""

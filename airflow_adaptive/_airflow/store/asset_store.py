@@ -259,7 +259,8 @@ class AirflowJobStore:
             # A downgrade of Airflow loses the record, without which the API server finds no published document before Airflow 3.3.
             if not stored and recorded_attempt(self._job) is None:
                 record_attempt(self._job, view.attempt)
-            if self._owns_task(view):
+            # The task instance of a mapped task may run another job by now.
+            if self._task.map_index < 0 or pull(self._task, XCOM_ATTEMPT) in (None, view.attempt):
                 _write_changes(xcoms(view), pushed, partial(push, self._task), is_abandoned)
             _write_changes(documents(view, asdict(self._task)), stored, self._accessor.set, is_abandoned)
         finally:
@@ -272,10 +273,6 @@ class AirflowJobStore:
     def _is_superseded(self, view: JobView) -> bool:
         """Return whether another attempt runs the job, whose end this loop publishes after the end of its task; blocks."""
         return self._is_late and recorded_attempt(self._job) not in (None, view.attempt)
-
-    def _owns_task(self, view: JobView) -> bool:
-        """Return whether the XComs of the task belong to this job; blocks. The task instance of a mapped task may run another job by now."""
-        return self._task.map_index < 0 or pull(self._task, XCOM_ATTEMPT) in (None, view.attempt)
 
     def _announce_late_write(self) -> None:
         """Let the loop of the job in another process write all values again."""

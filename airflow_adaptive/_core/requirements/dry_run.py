@@ -98,7 +98,7 @@ def preview(state: SchedulerState, requirements: Requirements, now: datetime) ->
     Raises:
         SchedulerUsageError: the requirements are not accepted.
     """
-    state = _with_default_controller(state)
+    state = replace(state, options=replace(state.options, scale_up_controller=MINIMAL_INCREASE))
     steps = tuple(_steps(state, RequirementsChanged(at=now, requirements=requirements)))
     last = steps[-1]
     result = Preview(
@@ -112,10 +112,6 @@ def preview(state: SchedulerState, requirements: Requirements, now: datetime) ->
     if last.transition is not None:
         return _after_transition(result, last)
     return _without_transition(result, state, last.state, now)
-
-
-def _with_default_controller(state: SchedulerState) -> SchedulerState:
-    return replace(state, options=replace(state.options, scale_up_controller=MINIMAL_INCREASE))
 
 
 def _steps(state: SchedulerState, event: Event) -> Iterator[Step]:

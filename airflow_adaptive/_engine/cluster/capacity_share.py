@@ -256,14 +256,6 @@ class _Claim:
         return self.waits and self.demand.age < self.demand.growth_block_timeout
 
 
-def _by_age(claim: _Claim) -> tuple[timedelta, str]:
-    return -claim.demand.age, claim.demand.job
-
-
-def _by_rank(claim: _Claim) -> tuple[int, str]:
-    return -claim.demand.priority, claim.demand.job
-
-
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
 
@@ -306,9 +298,9 @@ def _serve_plans_and_minimums(
     """Serve the first two rounds; return the claims by rank."""
     planned = [*claims, *(claim.standby for claim in claims if claim.standby is not None)]
     _place_foreign_drivers(capacity, cluster, {claim.demand.submission_id for claim in planned})
-    for claim in sorted(planned, key=_by_age):
+    for claim in sorted(planned, key=lambda claim: (-claim.demand.age, claim.demand.job)):
         _serve_plan(capacity, claim)
-    ranked = sorted(claims, key=_by_rank)
+    ranked = sorted(claims, key=lambda claim: (-claim.demand.priority, claim.demand.job))
     for claim in ranked:
         _serve_minimum(capacity, claim)
     return ranked

@@ -155,10 +155,6 @@ class Storage:
     def _account(self) -> str:
         return "the user of Airflow" if self._connection is None else f"connection {self._connection!r}"
 
-    @property
-    def _general_advice(self) -> str:
-        return f"check that the storage answers, and check its address and the credentials of {self._account}"
-
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
@@ -221,7 +217,8 @@ class Storage:
                 f"another one ({error})"
             ) from error
         except Exception as error:
-            advice = ADVICE.get(getattr(error, "errno", None) or 0, self._general_advice)
+            general = f"check that the storage answers, and check its address and the credentials of {self._account}"
+            advice = ADVICE.get(getattr(error, "errno", None) or 0, general)
             raise JobDirectoryError(
                 f"{path!r} on {self._protocol!r} cannot be used now ({type(error).__name__}: {error}): {advice}"
             ) from error

@@ -124,7 +124,10 @@ class JobMetrics:
             lower=minimum_slots(state.job, state.requirements),
             upper=required_slots(state.job, state.requirements) if is_override else most_slots(state),
             input=self._input(status, now.timestamp()),
-            processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
+            processed=sum(
+                round(it.batch_rows * 1000 / it.batch_duration_ms, 2) for it in queries if it.batch_duration_ms
+            )
+            or None,
             batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
             backlog=rows if lag.rows is None else lag.rows,
             state=state.name,
@@ -216,10 +219,6 @@ def _lag(point: Point) -> float | None:
     """The lag in seconds: 0 if the sources report no age, and that nothing waits."""
     counts = [count for count in (point.backlog, point.unread_files) if count is not None]
     return 0.0 if point.lag_s is None and counts and not any(counts) else point.lag_s
-
-
-def _processed(query: QueryReport) -> float:
-    return round(query.batch_rows * 1000 / query.batch_duration_ms, 2)
 
 
 def _waiting(queries: Sequence[QueryReport]) -> tuple[int | None, int | None]:

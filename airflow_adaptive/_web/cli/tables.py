@@ -74,7 +74,8 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
     yield from _metrics(found.metrics)
     yield from _waits(found)
     if found.last_transition is not None:
-        yield "last transition", f"{_moment(found.last_transition.at)} {_transition(found.last_transition)}"
+        last = found.last_transition
+        yield "last transition", f"{_moment(last.at)} {last.source} -> {last.target}: {last.reason}"
     yield from ((f"{name} page", url) for name, url in asdict(found.urls).items() if url)
     yield "published at", _moment(found.published_at)
 
@@ -236,10 +237,6 @@ def failure(item: FailureRecord) -> Row:
 def newest(items: Iterable[Any], limit: int) -> Sequence[Any]:
     """Return the newest items, newest first. In `items`, the oldest item is the first."""
     return [*items][::-1][:limit]
-
-
-def _transition(item: Transition) -> str:
-    return f"{item.source} -> {item.target}: {item.reason}"
 
 
 def _state(item: schemas.JobItem) -> str:

@@ -168,12 +168,9 @@ def _look_ahead(look_ahead: Any) -> list[str]:
     if type(margin) not in (int, float) or not 0 <= margin <= LARGEST_MARGIN:
         wrong.append(f"margin {margin!r} must be a number from 0 to {LARGEST_MARGIN}")
     for name, value in (("unmeasured", look_ahead.unmeasured), ("at_most", look_ahead.at_most)):
-        wrong += [] if _is_short(value) else [f"{name} {value!s} must be a duration from 0 to 1 day"]
+        if not isinstance(value, timedelta) or not timedelta(0) <= value <= _DAY:
+            wrong.append(f"{name} {value!s} must be a duration from 0 to 1 day")
     return [f"look_ahead: {violation}" for violation in wrong]
-
-
-def _is_short(value: Any) -> bool:
-    return isinstance(value, timedelta) and timedelta(0) <= value <= _DAY
 
 
 def _tried(read: Callable[[Any], object], text: Any) -> Iterator[str]:

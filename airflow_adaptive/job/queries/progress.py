@@ -72,7 +72,7 @@ class ProgressCounter:
             return
         before = progress.batchId - 1 if self._last_batch is None else self._last_batch
         self._last_batch = progress.batchId
-        self.state_partitions = _state_partitions(progress)
+        self.state_partitions = min((it.numShufflePartitions for it in progress.stateOperators), default=None)
         self.sources = progress.sources
         sources = tuple(map(report_at_batch, progress.sources))
         self.report = replace(
@@ -124,10 +124,6 @@ def _sink(progress: StreamingQueryProgress) -> str | None:
 def _watermark(progress: StreamingQueryProgress) -> str | None:
     watermark = progress.eventTime.get("watermark")
     return None if watermark == NO_WATERMARK else watermark
-
-
-def _state_partitions(progress: StreamingQueryProgress) -> int | None:
-    return min((operator.numShufflePartitions for operator in progress.stateOperators), default=None)
 
 
 METRIC: Final = "adaptive_latency"

@@ -54,8 +54,9 @@ LAST_HOUR = datetime(2014, 1, 1, 4, tzinfo=UTC)
 class Scenario:
     """Runs the steps in an environment and checks the result."""
 
-    def __init__(self, environment: DemoEnvironment, reporter: Reporter) -> None:
+    def __init__(self, environment: DemoEnvironment, reporter: Reporter, days_per_second: float) -> None:
         self._environment = environment
+        self._days_per_second = days_per_second
         self._reporter = reporter
         self._job = environment.trigger_job()
         self._has_slots = False
@@ -77,12 +78,12 @@ class Scenario:
         self._wait_for(lambda: self._environment.sink.last_hour == LAST_HOUR, "the result of the last hour")
         self._job.suspend()
         self._wait_for_end()
-        self._print_tables()
+        print(f"\n{transitions_table(self._transitions)}\n\n{table(self._recoveries)}\n", flush=True)
         return self._check_output()
 
     def _run_step(self, change: ClusterChange, until: date) -> None:
         self._reporter.heading(change.title)
-        self._environment.publish_flights(until)
+        self._environment.generator.release(until, self._days_per_second)
         self._wait_for_commit()
         before = self._version
         started = datetime.now(UTC)
@@ -156,9 +157,6 @@ class Scenario:
             return f"{text}, no output yet; {awaited}"
         return f"{text}, batch {sink.last_batch}, output up to {sink.last_hour:%Y-%m-%d %H:%M}; {awaited}"
 
-    def _print_tables(self) -> None:
-        print(f"\n{transitions_table(self._transitions)}\n\n{table(self._recoveries)}\n", flush=True)
-
     def _check_output(self) -> bool:
         expected = expected_rows(flights())
         found = differences(self._environment.sink.rows(), expected)
@@ -204,9 +202,9 @@ def run(
     reporter, has_pods = Reporter(), False
     try:
         cluster = _cluster(directory.resolve(), kubernetes, bootstrap_servers)
-        with DemoEnvironment(cluster, directory, days_per_second, reporter) as environment:
+        with DemoEnvironment(cluster, directory, reporter) as environment:
             has_pods = kubernetes is not None
-            correct = Scenario(environment, reporter).run()
+            correct = Scenario(environment, reporter, days_per_second).run()
             if stay:
                 run_playground(environment, reporter)
             reporter.report("stopping all processes")
@@ -275,7 +273,7 @@ The job runs and reads new flights (about 5 MB per minute).
 
   Airflow       {airflow.url}
                 Log in as {USERNAME}. The password is in {airflow.password_file}.
-  The job       {environment.job_url}
+  The job       {airflow.url}/adaptive/ui/jobs/{environment.cluster.dag}
                 The same page is in Airflow under Browse, Adaptive jobs.
   The cluster   {environment.cluster.description}
 

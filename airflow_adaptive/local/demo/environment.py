@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Self
 from urllib.parse import unquote, urlsplit
@@ -36,18 +36,16 @@ class DemoEnvironment:
         sink: output of the job.
     """
 
-    def __init__(self, cluster: DemoCluster, directory: Path, days_per_second: float, reporter: Reporter) -> None:
+    def __init__(self, cluster: DemoCluster, directory: Path, reporter: Reporter) -> None:
         """Describe the environment.
 
         Args:
             cluster: cluster, which was not started.
             directory: working directory. Its content is deleted first.
-            days_per_second: days of flights that the generator publishes per second.
             reporter: prints the addresses of the started processes.
         """
         self._directory = directory.resolve()
         self._flights = self._directory / "flights"
-        self._days_per_second = days_per_second
         self._reporter = reporter
         self._dags = example_dags(Path(airflow_adaptive.__file__).parent)
         self._closing = ExitStack()
@@ -63,19 +61,10 @@ class DemoEnvironment:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    @property
-    def job_url(self) -> str:
-        """Address of the job's page."""
-        return f"{self.airflow.url}/adaptive/ui/jobs/{self.cluster.dag}"
-
     def trigger_job(self) -> DemoRun:
         """Start a DAG run, which runs the job on the data of this environment."""
         dag, parameters = self.cluster.dag, self.cluster.parameters(self._flights)
         return DemoRun(self.airflow.api, dag, self.airflow.api.trigger(dag, parameters))
-
-    def publish_flights(self, until: date) -> None:
-        """Have the generator publish the flights before a day."""
-        self.generator.release(until, self._days_per_second)
 
     def _start(self, closing: ExitStack) -> None:
         empty(self._directory)

@@ -85,11 +85,10 @@ def endless_days() -> Iterator[Day]:
     days = list(year())
     for repetition in count():
         shift = repetition * REPETITION_INTERVAL
-        yield from ((day + shift, [_shifted(flight, shift) for flight in group]) for day, group in days)
-
-
-def _shifted(flight: Flight, shift: timedelta) -> Flight:
-    return replace(flight, scheduled=flight.scheduled + shift)
+        yield from (
+            (day + shift, [replace(flight, scheduled=flight.scheduled + shift) for flight in group])
+            for day, group in days
+        )
 
 
 def publish_file(directory: Path, day: date, day_flights: Iterable[Flight]) -> None:

@@ -159,7 +159,8 @@ class ApiLists:
             if error.is_expired:
                 raise ExpiredError(str(error)) from error
             if error.status == HTTPStatus.FORBIDDEN:
-                raise ForbiddenError(_verb(path)) from error
+                where = " of all namespaces" if path == PODS else ""
+                raise ForbiddenError(f"list {path.rpartition('/')[2]}{where}") from error
             raise ClusterUnreachableError(f"GET {path}: {error}") from error
         except ApiError as error:
             raise ClusterUnreachableError(str(error)) from error
@@ -216,7 +217,3 @@ class CapacityReader:
             return None
         items: Sequence[Json] = page["items"]
         return items
-
-
-def _verb(path: str) -> str:
-    return f"list {path.rpartition('/')[2]}" + (" of all namespaces" if path == PODS else "")

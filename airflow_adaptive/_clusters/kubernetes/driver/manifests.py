@@ -107,7 +107,8 @@ class DriverManifests:
         }
         common = {"apiVersion": "v1", "metadata": metadata}
         secret = {"secrets": {**common, "kind": "Secret", "type": "Opaque", "stringData": self.secret}}
-        config = {**common, "kind": "ConfigMap", "data": self.config, "binaryData": _encoded(self.code.files)}
+        files = {key: b64encode(content).decode() for key, content in self.code.files.items()}
+        config = {**common, "kind": "ConfigMap", "data": self.config, "binaryData": files}
         return {"configmaps": config, **(secret if self.secret else {})}
 
 
@@ -136,10 +137,6 @@ def driver_manifests(
         secret=secret,
         code=code,
     )
-
-
-def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
-    return {key: b64encode(content).decode() for key, content in files.items()}
 
 
 def _request(submission: DriverSubmission, properties: Mapping[str, str]) -> Any:
