@@ -159,7 +159,7 @@ class DriverLoop:
             failure = self._end_queries(directive)
         except SupersededDirectiveError:  # The move has a time limit now.
             return None
-        if self._workload.has_ended():
+        if self._workload.running.has_ended():
             return self._handle_end(directive)
         if directive.action is Action.HOLD:  # a batch that failed meanwhile is replayed later
             self._downtime.abandon()
@@ -170,14 +170,14 @@ class DriverLoop:
         return self._status.set(DriverState.FAILED if failure else DriverState.STOPPED, directive.version, failure)
 
     def _reconcile_run(self, directive: Directive) -> DriverState | None:
-        if self._workload.has_ended():
+        if self._workload.running.has_ended():
             return self._handle_end(directive)
         directive = self._without_rejected(directive)
         plan = directive.plan
         if plan is None or directive.version in (self._failed_version, self._waiting_version):
             return None
         self._executors.request_total(plan.executors)
-        if self._workload.can_adopt(plan):
+        if self._workload.running.can_adopt(plan):
             self._rescale_executors(directive, plan)
         elif self._rescale.has_enough_executors(plan):
             self._deploy(directive, plan)
@@ -191,8 +191,8 @@ class DriverLoop:
         active = self._status.fields
         if directive.version > active.rejected_version:
             self._status.set_rejection(0, None)
-        elif directive.version == active.rejected_version and self._workload.plan is not None:
-            return replace(directive, version=active.version, plan=self._workload.plan)
+        elif directive.version == active.rejected_version and self._workload.running.plan is not None:
+            return replace(directive, version=active.version, plan=self._workload.running.plan)
         return directive
 
     def _rescale_executors(self, directive: Directive, plan: DriverPlan) -> None:
@@ -211,10 +211,10 @@ class DriverLoop:
 
     def _handle_end(self, directive: Directive) -> DriverState | None:
         """Handle queries that have ended without a request."""
-        failure = self._workload.failure()
+        failure = self._workload.running.failure()
         if failure is not None:
             self._end_queries(directive)  # one of several queries has failed: the others end at their boundary
-        self._workload.close()
+        self._workload.running.close()
         self._rescale.stop_balancing()
         self._link.set_guarded(False)
         if failure is None:
@@ -241,23 +241,23 @@ class DriverLoop:
     def _reject(self, directive: Directive, error: Exception) -> None:
         """Reject a plan: running queries continue; without running queries the job has failed, unless it waits for slots."""
         failure = report_build_failure(error)
-        if self._workload.plan is None and not isinstance(error, MissingSlotsError):
+        if self._workload.running.plan is None and not isinstance(error, MissingSlotsError):
             self._fail(directive, failure)
             return
         self._warn(f"plan {directive.version} rejected: {failure.error_class}: {failure.message}")
         self._status.set_rejection(directive.version, failure)
-        if self._workload.plan is None:
+        if self._workload.running.plan is None:
             self._waiting_version = directive.version
         else:
             self._status.set(DriverState.RUNNING)
 
     def _end_old_queries(self, directive: Directive) -> bool:
         """End the running queries. Returns whether new queries may start."""
-        rescales = self._workload.plan is not None
+        rescales = self._workload.running.plan is not None
         failure = self._end_queries(directive)
         if failure is not None:
             self._fail(directive, failure)
-        if failure is not None or self._workload.has_ended():
+        if failure is not None or self._workload.running.has_ended():
             return False
         if rescales:
             self._downtime.begin()
@@ -292,18 +292,18 @@ class DriverLoop:
         Those who end this driver also limit the time of its last batch, by killing its processes. Raises `SupersededDirectiveError` if the driver
         leaves its machine before they do, and the directive changes, for example because a user cancels the job.
         """
-        if self._workload.plan is None:
+        if self._workload.running.plan is None:
             return None
         self._rescale.stop_balancing()
         is_moving = self._status.fields.is_moving
         timeout_s = math.inf if is_moving or directive.is_move else self._settings.stop_timeout_s
         pause = self._link.interruptible_pause() if directive.is_move and not is_moving else self._link.pause
-        if not self._workload.end(timeout_s, pause):
+        if not self._workload.running.end(timeout_s, pause):
             self._warn(
                 f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be interrupted and replayed"
             )
-        self._link.set_guarded(self._workload.plan is not None)  # a batch may not have ended
-        return self._workload.failure()
+        self._link.set_guarded(self._workload.running.plan is not None)  # a batch may not have ended
+        return self._workload.running.failure()
 
     def _fail(self, directive: Directive, failure: FailureReport) -> None:
         """Report a failure under this directive, and wait for a directive with another version."""

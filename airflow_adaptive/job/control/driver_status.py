@@ -54,10 +54,10 @@ class CurrentStatus:
 
     def document(self) -> DriverStatus:
         """Return the status to write."""
-        queries = self._workload.reports()  # first: the progress determines the parallelism
+        queries = self._workload.running.reports()  # first: the progress determines the parallelism
         return replace(
             self.fields,
-            parallelism=self._workload.parallelism(),
+            parallelism=self._workload.running.parallelism(),
             executors=self._executors.registered(),
             load=self._executors.load(),
             queries=queries,

@@ -63,21 +63,23 @@ class ExecutorRescale:
 
     def adopt(self, plan: DriverPlan, *, rescaled: bool) -> None:
         """Make an applied plan active for the running queries. The downtime of a new plan is the time for which the queries were blocked."""
-        previous = self._workload.plan
+        previous = self._workload.running.plan
         if previous is not None and previous != plan:
             if plan.executors > previous.executors:
                 self._balancing, self._warm_up_deadline = True, self._clock() + WARM_UP_TIMEOUT_S
-            self._workload.adopt(plan)
+            self._workload.running.adopt(plan)
         if rescaled:
             self._downtime.record(self._blocked_s)
 
     def advance(self, plan: DriverPlan) -> None:
         """Continue the work of a rescale while the queries run: measure the downtime, and spread tasks if necessary."""
-        if self._downtime.is_measuring and self._workload.wait_for_first_trigger(self._settings.poll_interval_s):
+        if self._downtime.is_measuring and self._workload.running.wait_for_first_trigger(
+            self._settings.poll_interval_s
+        ):
             self._downtime.end()
         if self._clock() < self._exit_deadline and self._executors.exiting():
             return
-        run = self._workload.stateful_run() if self._balancing or plan.load_balance_mode == TASKS else None
+        run = self._workload.running.stateful_run() if self._balancing or plan.load_balance_mode == TASKS else None
         if run is None:
             self._balancer.restore()
             return
@@ -100,4 +102,4 @@ class ExecutorRescale:
             self._exit_deadline = self._clock() + EXIT_TIMEOUT_S
             self._blocked_s = self._clock() - since
 
-        return self._workload.act_between_batches(self._settings.stop_timeout_s, pause, act)
+        return self._workload.running.act_between_batches(self._settings.stop_timeout_s, pause, act)

@@ -96,18 +96,12 @@ class RunningWorkload(Protocol):
     def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
         """Call `act` while no batch runs, and let the queries continue. Returns False if no such moment occurs in time."""
 
-    def start(self, writers: Any, plan: DriverPlan) -> None:
-        """Start the writers that `build` returned, all or none. Raises the exceptions of Spark, and `QueryStillRunsError`."""
-
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
         """End each query at a batch boundary. Returns False if a batch had to be interrupted after the timeout.
 
         Raises:
             BatchStillRunsError: a batch does not end although it was interrupted.
         """
-
-    def halt(self) -> bool:
-        """Cancel all Spark jobs, and stop all queries immediately. Returns False if a query may still be running."""
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
         """Return whether the first trigger of each query has begun; wait for it up to the timeout. False after a failure."""
@@ -131,8 +125,12 @@ class RunningWorkload(Protocol):
         """Return the effective parallelism of each vertex."""
 
 
-class Workload(RunningWorkload, Protocol):
-    """The queries or the batch of the job, including their construction; see `batch_query.JobWorkload`."""
+class Workload(Protocol):
+    """Builds, starts and halts the queries or the batch of the job; see `batch_query.JobWorkload`."""
+
+    @property
+    def running(self) -> RunningWorkload:
+        """What was started last, the queries or the batch; before the first start, the queries."""
 
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
@@ -177,6 +175,12 @@ class Workload(RunningWorkload, Protocol):
             RepartitionError: the query cannot use the state.
             TopicRecreatedError: the query has read a topic that was created again.
         """
+
+    def start(self, writers: Any, plan: DriverPlan) -> None:
+        """Start the writers that `build` returned, all or none. Raises the exceptions of Spark, and `QueryStillRunsError`."""
+
+    def halt(self) -> bool:
+        """Cancel all Spark jobs, and stop all queries immediately. Returns False if a query may still be running."""
 
 
 class StateRepartitioner(Protocol):

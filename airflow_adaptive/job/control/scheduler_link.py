@@ -62,7 +62,7 @@ class SchedulerLink:
         if directive is not None:
             self._fence.admit(directive, self._polled_at)
             self._newest = directive = self._unless_terminated(directive)
-        self._fence.check(query_may_run=self._guarded or self._interfaces.workload.plan is not None)
+        self._fence.check(query_may_run=self._guarded or self._interfaces.workload.running.plan is not None)
         return directive
 
     def _unless_terminated(self, directive: Directive) -> Directive:

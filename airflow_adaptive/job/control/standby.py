@@ -93,7 +93,7 @@ class StandbyLoop:
                 lambda: self._interfaces.workload.warm_up(plan, has_executors=has_executors)
             )
             self._preparation = preparation
-        failure = self._interfaces.workload.failure()
+        failure = self._interfaces.workload.running.failure()
         if preparation is not None and preparation.wait(0.0):
             if (error := preparation.exception()) is not None:
                 failure = report_build_failure(error) if isinstance(error, Exception) else report_exception(error)

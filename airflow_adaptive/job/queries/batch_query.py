@@ -132,16 +132,16 @@ class BatchQuery(RunningWorkload):
 
 
 class JobWorkload(Workload):
-    """Builds the workload, and delegates to the queries, or to the batch that the build function has returned."""
+    """Builds the queries, and starts them or the batch that the build function has returned."""
 
     def __init__(self, queries: JobQueries, batch: BatchQuery) -> None:
         self._queries = queries
         self._batch = batch
-        self._current: RunningWorkload = queries
+        self._running: RunningWorkload = queries
 
     @property
-    def plan(self) -> DriverPlan | None:
-        return self._current.plan
+    def running(self) -> RunningWorkload:
+        return self._running
 
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
@@ -150,12 +150,6 @@ class JobWorkload(Workload):
     @property
     def gangs(self) -> Mapping[str, int]:
         return self._queries.gangs
-
-    def can_adopt(self, plan: DriverPlan) -> bool:
-        return self._current.can_adopt(plan)
-
-    def adopt(self, plan: DriverPlan) -> None:
-        self._current.adopt(plan)
 
     def build(self, plan: DriverPlan) -> Writers:
         return self._queries.build(plan)
@@ -171,38 +165,11 @@ class JobWorkload(Workload):
 
     def start(self, writers: Writers, plan: DriverPlan) -> None:
         if isinstance(writers, DataFrameWriter):
-            self._current = self._batch
+            self._running = self._batch
             self._batch.start(writers, plan)
         else:
-            self._current = self._queries
+            self._running = self._queries
             self._queries.start(writers, plan)
-
-    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
-        return self._current.act_between_batches(timeout_s, pause, act)
-
-    def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        return self._current.end(timeout_s, pause)
 
     def halt(self) -> bool:
         return all([self._batch.halt(), self._queries.halt()])
-
-    def wait_for_first_trigger(self, timeout_s: float) -> bool:
-        return self._current.wait_for_first_trigger(timeout_s)
-
-    def has_ended(self) -> bool:
-        return self._current.has_ended()
-
-    def close(self) -> None:
-        self._current.close()
-
-    def failure(self) -> FailureReport | None:
-        return self._current.failure()
-
-    def reports(self) -> tuple[QueryReport, ...]:
-        return self._current.reports()
-
-    def stateful_run(self) -> StatefulRun | None:
-        return self._current.stateful_run()
-
-    def parallelism(self) -> dict[str, int]:
-        return self._current.parallelism()

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive._core.protocol.failures import report_exception, report_throwable
-from airflow_adaptive.job.control.interfaces import StatefulRun, Workload
+from airflow_adaptive.job.control.interfaces import RunningWorkload, StatefulRun, Workload
 from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, act_between_batches, stop_in_threads
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
@@ -181,7 +181,7 @@ def boundaries(queries: Iterable[JobQuery]) -> list[BatchBoundary]:
     return [found for query in queries if (found := query.boundary()) is not None]
 
 
-class StreamingQueries(Workload):
+class StreamingQueries(RunningWorkload, Workload):
     """A workload of streaming queries, which the driver ends at their batch boundaries."""
 
     def __init__(self, spark: SparkSession, job: str) -> None:
@@ -196,6 +196,10 @@ class StreamingQueries(Workload):
     @abstractmethod
     def _running(self) -> Sequence[JobQuery]:
         """Return the queries that may be running."""
+
+    @property
+    def running(self) -> RunningWorkload:
+        return self
 
     @property
     def plan(self) -> DriverPlan | None:

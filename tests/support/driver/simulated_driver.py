@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import (
@@ -125,6 +125,11 @@ class SimulatedDriver:
             sleep=self.sleep,
             warn=self.warnings.append,
         )
+
+    @property
+    def running(self) -> Self:
+        """The queries are this object, too."""
+        return self
 
     def after(self, mark: str) -> list[str]:
         """The history after its first `mark`."""

@@ -109,6 +109,11 @@ class SimulatedWorkload:
         jvm = self._processes.jvm
         return self._run is not None and self._run.is_active and jvm.is_alive and not jvm.is_frozen
 
+    @property
+    def running(self) -> SimulatedWorkload:
+        """The workload itself: its query."""
+        return self
+
     # ---- build and start --------------------------------------------------------------------------------------------
 
     def build(self, plan: DriverPlan) -> DriverPlan:
