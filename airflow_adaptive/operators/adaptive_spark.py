@@ -17,8 +17,14 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
 from jinja2.nativetypes import NativeEnvironment
 
-from airflow_adaptive._airflow.declaration import literals, validation
-from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob, native, rendered
+from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.declaration.declared_job import (
+    DeclaredJob,
+    is_parsing,
+    native,
+    rendered,
+    require_possible,
+)
 from airflow_adaptive._airflow.declaration.job_assets import FleetPartial, assets_of_task, require_only_task
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive._airflow.declaration.operator_arguments import (
@@ -271,7 +277,7 @@ class AdaptiveSparkOperator(BaseOperator):
     ) -> None:
         arguments = cast(dict[str, Any], kwargs)
         options = pop_options(arguments)
-        is_parsed = literals.is_parsed(self)
+        is_parsed = is_parsing(self)
         given: dict[str, object] = {"job": job, "application": application, "job_directory": job_directory}
         if is_parsed and job_graph is None and not is_batch(job_type):
             given["parallelism"] = parallelism
@@ -336,7 +342,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self._name = job
         self.has_links = False
         if is_parsed:
-            literals.require_possible(self)
+            require_possible(self)
         validation.not_in_mapped_group(self)
         require_only_task(self, job, AdaptiveSparkOperator)
 

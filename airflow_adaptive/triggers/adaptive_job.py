@@ -17,10 +17,9 @@ from airflow_adaptive._airflow.process.deferral import (
     finish_in_background,
     with_minimum_deferral,
 )
-from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, run_job_loop
+from airflow_adaptive._airflow.process.job_loop import Fate, cancel_until_ended, fate_of, run_job_loop
 from airflow_adaptive._airflow.process.loop_events import deployed_spec, error_event, recycle_event, superseded_event
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
-from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.view import TaskKey

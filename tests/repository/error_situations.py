@@ -41,9 +41,8 @@ from airflow_adaptive._web.data.errors import RequestRefusedError
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.metadata_database.state_store import StoreKey
 from airflow_adaptive._web.data.published_state import PublishedState
-from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
 from airflow_adaptive.job.entry.submitted_session import SubmittedSession
-from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
+from airflow_adaptive.job.entry.unmanaged_script import QueryStart, TransientFolders, UnmanagedScript
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
 from airflow_adaptive.job.queries.sources.table_commits import TableReplacedError
 from airflow_adaptive.job.queries.sources.topic_ids import FILE, KnownTopics, TopicGuard, TopicRecreatedError

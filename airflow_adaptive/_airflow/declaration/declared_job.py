@@ -7,13 +7,16 @@ text as a literal of Python, so "1.10" becomes 1.1, and "" becomes None. A scrip
 from __future__ import annotations
 
 import json
+import os
 from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path, PurePath
 from typing import Any, Final
 
+from airflow.sdk import BaseOperator, get_parsing_context
 from jinja2 import Undefined
 
 from airflow_adaptive._airflow.declaration import validation
@@ -26,12 +29,14 @@ from airflow_adaptive._airflow.declaration.spark_submit import (
     check_script,
     read_properties,
 )
-from airflow_adaptive._airflow.process.job_ports import job_directory
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.internals import is_mapped_item
+from airflow_adaptive._airflow.process.job_ports import job_directory, require_absolute
 from airflow_adaptive._airflow.process.loop_events import OnSuspend
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, require_kafka
 from airflow_adaptive._airflow.store.job_asset import job_asset
 from airflow_adaptive._airflow.store.job_owner import claim_name, require_owner
-from airflow_adaptive._core.ports import JobDirectoryError
+from airflow_adaptive._core.ports import JobDirectoryError, JobKey
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
@@ -353,3 +358,83 @@ def _text(value: Any) -> Any:
             return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
         return value
     return value if value is None or isinstance(value, bytes | set | frozenset) else str(value)
+
+
+def is_parsing(operator: BaseOperator) -> bool:
+    """Return whether Airflow constructs the operator to read the DAG, not to run the task.
+
+    A running job must keep its loop, whatever its DAG file contains meanwhile: the task validates the declaration itself.
+    """
+    return get_parsing_context().task_id is None and not is_mapped_item(operator)
+
+
+def require_possible(operator: Any) -> None:
+    """Reject literals of an `AdaptiveSparkOperator` that are invalid, while Airflow parses the DAG. The task validates all other values.
+
+    Raises:
+        DeclarationError: the message lists all violations.
+    """
+    directory = operator.job_directory
+    try:
+        validation.require(
+            [
+                lambda: JobKey(operator.job).folder,
+                lambda: _bounds(operator),
+                lambda: _policy(operator),
+                lambda: require_absolute(str(directory)) if _is_literal(operator, directory) else None,
+                lambda: _script_beside_the_dag_file(operator, operator.application),
+            ]
+        )
+    except DeclarationError as error:
+        violations = "; ".join(error.violations)
+        raise DeclarationError([f"job {operator.job!r}: {violations}"], code=error.code) from error
+
+
+def _is_literal(operator: BaseOperator, value: object) -> bool:
+    """Return whether a value is text that no template can change. An empty text may come from a variable that only the workers have."""
+    dag = operator.get_dag()
+    if dag is not None and dag.jinja_environment_kwargs:
+        return False
+    text = str(value).strip()
+    return isinstance(value, str | PurePath) and text != "" and "{{" not in text and "{%" not in text
+
+
+def _is_fixed(operator: BaseOperator, value: object) -> bool:
+    """Return whether no template can change a value, or an item of a list."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(item, int | float) or _is_literal(operator, item) for item in items)
+
+
+def _bounds(operator: Any) -> None:
+    if operator.job_graph is not None:
+        validation.graph(lambda: operator.job_graph)
+    elif _is_fixed(operator, operator.parallelism):
+        bounds = rendered({name: getattr(operator, name) for name in ("parallelism", "max_parallelism")})
+        maximum = bounds["max_parallelism"] if _is_fixed(operator, operator.max_parallelism) else None
+        validation.graph(lambda: JobGraph.single(operator.job, ParallelismRange.of(bounds["parallelism"]), maximum))
+
+
+def _policy(operator: Any) -> None:
+    """Reject what is no policy: its class, which Airflow would call as a template, and text, unless a template renders the JSON text of a policy."""
+    policy = operator.rescale_policy
+    if isinstance(policy, type) or (_is_literal(operator, policy) and not policy.startswith("{")):
+        require_policy(policy, JobGraph.single(operator.job, ParallelismRange.of(1)))
+
+
+def _script_beside_the_dag_file(operator: BaseOperator, application: object) -> None:
+    """Reject a missing script below the folder of the DAG file. Another script may be on the workers only."""
+    dag = operator.get_dag()
+    if dag is None or not _is_literal(operator, application):
+        return
+    script, folder = Path(os.path.normpath(str(application))), Path(dag.fileloc).parent
+    if script.is_absolute() and script.is_relative_to(folder) and not _may_exist(script):
+        raise DeclarationError(
+            [f"application {str(script)!r} does not exist: correct the path, or copy the script there"]
+        )
+
+
+def _may_exist(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # a folder that this process may not read
+        return True

@@ -16,10 +16,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from airflow_adaptive._airflow.process.job_loop import cancel_until_ended
+from airflow_adaptive._airflow.process.job_loop import Fate, cancel_until_ended, fate_of
 from airflow_adaptive._airflow.process.job_ports import all_jobs, job_directory
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
-from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._airflow.store.job_owner import deployed_base, recorded_attempt
 from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, pull, push
 from airflow_adaptive._core.ports import JobKey

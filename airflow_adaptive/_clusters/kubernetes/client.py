@@ -33,9 +33,9 @@ from airflow_adaptive._clusters.kubernetes.driver.status import (
     is_node_lost,
     waiting_reason,
 )
-from airflow_adaptive._clusters.kubernetes.driver_events import DriverEvents
 from airflow_adaptive._clusters.kubernetes.driver_objects import DriverObjects
 from airflow_adaptive._clusters.kubernetes.driver_refusals import (
+    DriverEvents,
     DriverRefusals,
     can_work,
     executor_failure,

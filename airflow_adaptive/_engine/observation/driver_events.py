@@ -28,7 +28,7 @@ from airflow_adaptive._engine.observation.observer import GRACE_PERIOD, JobObser
 LEASE_MARGIN = timedelta(seconds=10)
 """Time after the end of a lease within which the driver certainly ends.
 
-The watchdog of the driver (`job.control.watchdog`) kills the Python process and the JVM within 6 s.
+The watchdog of the driver (`job.control.fence`) kills the Python process and the JVM within 6 s.
 """
 
 ROOM_TIMEOUT = timedelta(seconds=15)

@@ -1,26 +1,35 @@
 """The app that Airflow's API server mounts at `/adaptive`: the REST API at `/adaptive/api/v1`, and the page at `/adaptive/ui/`.
 
-The OpenAPI document is FastAPI's, completed with the errors of each operation; a page without scripts renders it.
+The OpenAPI document is FastAPI's, completed with the errors of each operation; a page without scripts renders it. Errors of the
+REST API are RFC 9457 problem details. They contain no internal information.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Mapping
 from functools import cache
 from html import escape
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_adaptive import __version__
-from airflow_adaptive._web.api import problems, ui_files
-from airflow_adaptive._web.api.problems import KIND, MEDIA_TYPE
+from airflow_adaptive._web.api import ui_files
 from airflow_adaptive._web.api.routes import events, jobs, observations, requirements
 from airflow_adaptive._web.api.schemas import Problem, VertexRequirements
 from airflow_adaptive._web.api.security import get_user
+from airflow_adaptive._web.data.errors import RequestRefusedError
 
 API: Final = "/api/v1"
 
@@ -47,7 +56,7 @@ def create_app() -> FastAPI:
     api.add_api_route("/docs", _docs, include_in_schema=False)
     app.include_router(api)
     ui_files.mount(app)
-    problems.install(app)
+    render_errors(app)
     return app
 
 
@@ -215,3 +224,116 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
 def _parameter(parameter: dict[str, Any]) -> str:
     name, where = escape(parameter["name"]), escape(parameter["in"])
     return f"<li><code>{name}</code> ({where}): {escape(parameter.get('description', ''))}</li>"
+
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+KIND: Final = "urn:airflow-adaptive:problem:"
+
+DATABASE_ERRORS: Final = (OperationalError, InterfaceError, PoolTimeoutError)
+"""Errors of the metadata database that a later request may not have: no connection, a lost connection, no free connection, or a deadlock."""
+
+DATABASE_RETRY_AFTER_S: Final = 5
+
+MAX_ERRORS: Final = 20
+MAX_CHARACTERS: Final = 500
+"""Limits of the problem details, so that a large invalid request does not cause a large response."""
+
+
+def response(error: RequestRefusedError, instance: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the response for an error."""
+    found = dict(headers or {})
+    if error.retry_after_s is not None:
+        found["Retry-After"] = str(error.retry_after_s)
+    if error.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        found["Connection"] = "close"
+    errors = [violation[:MAX_CHARACTERS] for violation in error.violations[:MAX_ERRORS]]
+    if len(error.violations) > MAX_ERRORS:
+        errors.append(f"... and {len(error.violations) - MAX_ERRORS} more")
+    content: dict[str, Any] = {
+        "type": KIND + error.kind,
+        "title": error.status.phrase,
+        "status": error.status.value,
+        "detail": error.detail[:MAX_CHARACTERS],
+        "instance": instance,
+    }
+    if errors:
+        content["errors"] = errors
+    return JSONResponse(content, error.status.value, found, MEDIA_TYPE)
+
+
+def render_errors(app: FastAPI) -> None:
+    """Render all errors of an app as problem details."""
+    for kind in (RequestRefusedError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _on_error)
+    for database_error in DATABASE_ERRORS:
+        app.add_exception_handler(database_error, _on_database_error)
+    app.add_middleware(Outermost)
+
+
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    """Render an error of this package, of Starlette, or of Airflow's dependencies."""
+    match error:
+        case RequestRefusedError():
+            return response(error, request.url.path)
+        case RequestValidationError():
+            errors = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+            detail = "; ".join(errors) or "invalid parameters"
+            status = HTTPStatus.UNPROCESSABLE_ENTITY
+            return response(RequestRefusedError(status, "invalid-parameters", detail, errors), request.url.path)
+        case _:
+            assert isinstance(error, HTTPException), "`install` names no other class"
+            return _http_response(error, request.url.path)
+
+
+async def _on_database_error(request: Request, error: Exception) -> JSONResponse:
+    """Render an error of the database. Only the log contains its text, which may quote statements."""
+    log.warning("%s %s failed: %s", request.method, json.dumps(request.url.path), type(error).__name__, exc_info=error)
+    detail = "Airflow's database is unavailable. Please retry."
+    unavailable = RequestRefusedError(
+        HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable", detail, retry_after_s=DATABASE_RETRY_AFTER_S
+    )
+    return response(unavailable, request.url.path)
+
+
+def _http_response(error: HTTPException, instance: str) -> JSONResponse:
+    status, headers = HTTPStatus(error.status_code), dict(error.headers or {})
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers.setdefault("WWW-Authenticate", "Bearer")
+    kind = status.phrase.lower().replace(" ", "-")
+    return response(RequestRefusedError(status, kind, str(error.detail)), instance, headers)
+
+
+class Outermost:
+    """ASGI middleware: adds the common headers to all responses, and renders unexpected errors, which only the log describes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
+                if not any(name.lower() == b"cache-control" for name, _ in message["headers"]):
+                    message["headers"].append((b"cache-control", b"no-store"))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], json.dumps(scope["path"]))
+            if started:
+                raise
+            detail = "An internal error occurred. The log of the API server contains the details."
+            unexpected = RequestRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", detail)
+            await response(unexpected, scope["path"])(scope, receive, send_with_headers)

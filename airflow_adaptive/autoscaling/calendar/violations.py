@@ -167,6 +167,7 @@ def _look_ahead(look_ahead: Any) -> list[str]:
     margin: Any = look_ahead.margin
     if type(margin) not in (int, float) or not 0 <= margin <= LARGEST_MARGIN:
         wrong.append(f"margin {margin!r} must be a number from 0 to {LARGEST_MARGIN}")
+    value: Any
     for name, value in (("unmeasured", look_ahead.unmeasured), ("at_most", look_ahead.at_most)):
         if not isinstance(value, timedelta) or not timedelta(0) <= value <= _DAY:
             wrong.append(f"{name} {value!s} must be a duration from 0 to 1 day")

@@ -74,7 +74,7 @@ class StatusFile(Protocol):
 
 
 class DirectiveSource(Protocol):
-    """Source of directives; see `journal_reader.JournalReader`."""
+    """Source of directives; see `scheduler_link.JournalReader`."""
 
     def newest(self) -> Directive | None:
         """Return the directive of the newest valid document, or None if there is none. Raises `DirectoryError`."""
@@ -283,7 +283,7 @@ class Operation(Protocol):
 
 
 class Watchdog(Protocol):
-    """Ends the processes of a driver whose lease has expired; see `watchdog.LeaseWatchdog`."""
+    """Ends the processes of a driver whose lease has expired; see `fence.LeaseWatchdog`."""
 
     @property
     def is_enforcing(self) -> bool:

@@ -32,7 +32,7 @@ from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
 from airflow_adaptive.job.control.driver_loop import EXIT_FENCED, run_driver
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
-from airflow_adaptive.job.control.fence import boot_time
+from airflow_adaptive.job.control.fence import WATCHDOG_GRACE_S, LeaseWatchdog, boot_time
 from airflow_adaptive.job.control.interfaces import (
     DirectiveSource,
     DriverInterfaces,
@@ -40,9 +40,8 @@ from airflow_adaptive.job.control.interfaces import (
     Termination,
     Workload,
 )
-from airflow_adaptive.job.control.journal_reader import JournalReader
+from airflow_adaptive.job.control.scheduler_link import JournalReader
 from airflow_adaptive.job.control.standby import StandbyLoop
-from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S, LeaseWatchdog
 from airflow_adaptive.job.executors import LocalityBalancer, SparkExecutorPool, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
 from airflow_adaptive.job.spark_internals import (

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.demo.environment import committed_files
+from airflow_adaptive.local.demo.command import committed_files
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run
 from tests.support.airflow.rest_api import bounds

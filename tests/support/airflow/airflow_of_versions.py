@@ -22,7 +22,7 @@ from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Executing
 from airflow_adaptive.local.airflow import Config
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.demo.environment import committed_files
+from airflow_adaptive.local.demo.command import committed_files
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.repository import ROOT

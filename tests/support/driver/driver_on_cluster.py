@@ -32,7 +32,7 @@ from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.demo.environment import committed_files
+from airflow_adaptive.local.demo.command import committed_files
 from airflow_adaptive.local.waiting import wait_until
 
 JOB = "departures"

@@ -18,7 +18,7 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive._engine.command_executor import DRIVER_DEFAULTS
+from airflow_adaptive._engine.step_executor import DRIVER_DEFAULTS
 from airflow_adaptive.job.queries.batch_boundary import end_at_boundary
 from airflow_adaptive.job.queries.job_query import JobQuery, boundaries
 from airflow_adaptive.job.spark_internals import java_class

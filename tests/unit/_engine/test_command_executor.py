@@ -14,7 +14,7 @@ from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.scheduler.events import DriverHeartbeatTimedOut
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
-from airflow_adaptive._engine.command_executor import execute, submission
+from airflow_adaptive._engine.step_executor import execute, submission
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.simulation.one_job import Simulation

@@ -16,7 +16,7 @@ from airflow_adaptive._core.protocol.documents import Action, DriverStatus
 from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.demo.environment import committed_files
+from airflow_adaptive.local.demo.command import committed_files
 from airflow_adaptive.local.waiting import wait_until
 from tests.lab.faults.matrix.matrix_job import OPTIONS, WORKER, WORKERS
 from tests.lab.faults.matrix.table_job import MEMORY_MB, TableJob, supported_sinks, table_conf

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from airflow_adaptive.job.control import watchdog, watchdog_process
+from airflow_adaptive.job.control import watchdog_process
 from tests.lab.fleet.kernel.kernel import Action, Kernel
 from tests.lab.fleet.kernel.process import SimulatedProcess
 
@@ -304,8 +304,8 @@ def installed(kernel: Kernel) -> Iterator[None]:
     subprocess.DEVNULL, subprocess.TimeoutExpired = os.devnull, TimeoutExpired
     with ExitStack() as stack:
         for module, name, replacement in (
-            (watchdog, "os", of_driver),
-            (watchdog, "subprocess", subprocess),
+            (fence, "os", of_driver),
+            (fence, "subprocess", subprocess),
             (watchdog_process, "os", of_watchdog),
             (watchdog_process, "select", calls(select="select")),
         ):

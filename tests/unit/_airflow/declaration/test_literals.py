@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from airflow_adaptive._airflow.declaration import literals
+from airflow_adaptive._airflow.declaration import declared_job
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive.autoscaling import LoadPolicy
 from airflow_adaptive.autoscaling.advisor import policy_to_text
@@ -104,7 +104,7 @@ IMPOSSIBLE = {"parallelism": None, "job_directory": "jobs", "application": f"{FO
 def test_worker_constructs_the_task_of_a_running_job_whatever_its_file_contains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(literals, "get_parsing_context", lambda: SimpleNamespace(dag_id="flights", task_id="t"))
+    monkeypatch.setattr(declared_job, "get_parsing_context", lambda: SimpleNamespace(dag_id="flights", task_id="t"))
     assert make(**IMPOSSIBLE).parallelism == 1
 
 

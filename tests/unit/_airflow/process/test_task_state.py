@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.sdk.execution_time import comms
 
-from airflow_adaptive._airflow.process.task_state import END_STATES, Fate, fate_of, is_task_over
+from airflow_adaptive._airflow.process.job_loop import END_STATES, Fate, fate_of, is_task_over
 from airflow_adaptive._core.view import TaskKey
 from tests.support.airflow.fake_supervisor import FakeComms
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._clusters.kubernetes.api import KubernetesApi
-from airflow_adaptive._clusters.kubernetes.driver_events import INTERVAL_S, LONGEST_WAIT_S, DriverEvents
+from airflow_adaptive._clusters.kubernetes.driver_refusals import EVENTS_INTERVAL_S, LONGEST_WAIT_S, DriverEvents
 from airflow_adaptive._core.ports import SubmissionState, SubmissionStatus
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
@@ -138,7 +138,7 @@ async def test_one_read_at_a_slow_rate_serves_all_drivers_that_wait(server: Fake
         return [found.message for found in await asyncio.gather(*(events.explain(pod, WAITING) for pod in pods))]
 
     assert await explained() == [*[""] * 299, "FailedMount: timed out"]
-    await clock.sleep(INTERVAL_S - 0.1)
+    await clock.sleep(EVENTS_INTERVAL_S - 0.1)
     await explained()
     assert len(server.requests) == 1
     await clock.sleep(0.2)
@@ -149,6 +149,6 @@ async def test_one_read_at_a_slow_rate_serves_all_drivers_that_wait(server: Fake
 async def test_a_read_that_takes_longer_than_the_interval_serves_all_drivers_that_wait(server: FakeApi) -> None:
     clock = ManualClock()
     events = DriverEvents(KubernetesApi(server, 10), "team-a", clock)
-    server.answer = lambda _: clock._advance(timedelta(seconds=2 * INTERVAL_S))
+    server.answer = lambda _: clock._advance(timedelta(seconds=2 * EVENTS_INTERVAL_S))
     await asyncio.gather(*(events.explain(POD, WAITING) for _ in range(6)))
     assert len(server.requests) == 1

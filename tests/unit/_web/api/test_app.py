@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from airflow_adaptive._core.requirements.dry_run import Consequence
-from airflow_adaptive._web.api.feed import Feed
+from airflow_adaptive._web.api.routes.events import Feed
 from airflow_adaptive._web.api.security import MAX_NAME_CHARACTERS
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place

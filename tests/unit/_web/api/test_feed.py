@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._web.api.feed import SIGNALS, Feed, TooManySubscribersError, Update
+from airflow_adaptive._web.api.routes.events import SIGNALS, Feed, TooManySubscribersError, Update
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.testclient import TestClient
 
-from airflow_adaptive._web.api.problems import install
+from airflow_adaptive._web.api.app import render_errors
 from airflow_adaptive._web.data.errors import RequestRefusedError, not_found
 
 
@@ -27,7 +27,7 @@ def test_app_starts_and_stops() -> None:
         happened.append("stopped")
 
     app = FastAPI(lifespan=lifespan)
-    install(app)
+    render_errors(app)
     with TestClient(app) as client:
         assert client.get("/absent").status_code == 404
     assert happened == ["started", "stopped"]
@@ -44,7 +44,7 @@ def test_app_starts_and_stops() -> None:
 )
 def test_unavailable_database_invites_to_retry(error: Exception) -> None:
     app = FastAPI()
-    install(app)
+    render_errors(app)
 
     @app.get("/jobs")
     def jobs() -> None:
@@ -75,7 +75,7 @@ def test_problem_names_its_kind_and_the_path_of_the_request(
 ) -> None:
     """The server closes the connection of a body that it does not read."""
     app = FastAPI()
-    install(app)
+    render_errors(app)
 
     @app.get("/jobs")
     def jobs() -> None:

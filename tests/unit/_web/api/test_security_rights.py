@@ -233,8 +233,8 @@ def test_failures_and_transitions_require_the_access_entities_of_airflow(
 def test_message_of_a_failure_is_hidden_from_a_user_who_may_not_read_logs(
     airflow_app: AirflowApp, refuse: Callable[[Rule], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_adaptive._web.api.feed import Feed  # noqa: PLC0415
     from airflow_adaptive._web.api.routes import events  # noqa: PLC0415
+    from airflow_adaptive._web.api.routes.events import Feed  # noqa: PLC0415
 
     monkeypatch.setattr(events, "FEED", Feed(poll_interval_s=0.001, heartbeat_interval_s=60, lifetime_s=0.5))
     place(airflow_app, executing().when_query_failed())

@@ -10,7 +10,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from airflow_adaptive._web.api import problems, ui_files
+from airflow_adaptive._web.api import ui_files
+from airflow_adaptive._web.api.app import render_errors
 
 HTML = """<!doctype html><html><head><base href="./" /><meta property="csp-nonce" nonce="" />
 <script type="module" src="./assets/index-1.js"></script></head></html>"""
@@ -36,7 +37,7 @@ def client(dist: Path) -> TestClient:
 def client_of(dist: Path, prefix: str = "") -> TestClient:
     app = FastAPI()
     ui_files.mount(app, dist)
-    problems.install(app)
+    render_errors(app)
     if not prefix:
         return TestClient(app, follow_redirects=False)
     outer = FastAPI()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_adaptive._core.protocol.documents import TASKS, Action, DriverState, FailureReport
-from airflow_adaptive.job.control.executor_rescale import EXIT_TIMEOUT_S, WARM_UP_TIMEOUT_S
+from airflow_adaptive.job.control.driver_loop import EXIT_TIMEOUT_S, WARM_UP_TIMEOUT_S
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from tests.support.driver.driver_loop_scenarios import break_down, running
 from tests.support.driver.simulated_driver import EPOCH, SimulatedDriver, directive, plan

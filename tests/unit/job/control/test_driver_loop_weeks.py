@@ -23,7 +23,7 @@ from airflow_adaptive._core.protocol.documents import (
     encode_document,
 )
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
-from airflow_adaptive.job.control.journal_reader import JournalReader
+from airflow_adaptive.job.control.scheduler_link import JournalReader
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from tests.support.driver.simulated_driver import SimulatedDriver, directive, plan
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_adaptive._core.protocol.documents import FORMATS, Action, JournalDocument, encode_document
 from airflow_adaptive.job.control.fence import FencedError
-from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, JournalReader
+from airflow_adaptive.job.control.scheduler_link import LISTING_INTERVAL_S, JournalReader
 from tests.support.driver.simulated_driver import directive, plan
 
 FORMAT = FORMATS[-1]

@@ -24,7 +24,7 @@ JVM = "import time; time.sleep(600)"
 
 PYTHON = """
 import math, sys
-from airflow_adaptive.job.control.watchdog import LeaseWatchdog
+from airflow_adaptive.job.control.fence import LeaseWatchdog
 watchdog = LeaseWatchdog(int(sys.argv[1]), grace_s=0.0)
 for line in sys.stdin:
     watchdog.enforce(float(line))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
+from airflow_adaptive.job.entry.unmanaged_script import QueryStart, TransientFolders
 from airflow_adaptive.job.hadoop_directory import hadoop_uri
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from tests.support.driver.fake_spark import HadoopPath, Spark, Stream

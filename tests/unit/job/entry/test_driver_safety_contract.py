@@ -15,7 +15,7 @@ import pytest
 from airflow_adaptive._core.protocol.documents import DriverState
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._engine.observation.driver_events import LEASE_MARGIN
-from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S
+from airflow_adaptive.job.control.fence import WATCHDOG_GRACE_S
 from airflow_adaptive.job.control.watchdog_process import CHECK_INTERVAL_S
 from tests.lab.fleet.cluster.driver import DriverTimes, SimulatedDriver
 from tests.lab.fleet.jobs import JOB, ROOT, OneJobFleet

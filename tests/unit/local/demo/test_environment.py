@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from airflow_adaptive.local.demo.environment import Sink, SinkLogError, committed_files, empty, example_dags
+from airflow_adaptive.local.demo.command import Sink, SinkLogError, committed_files, empty, example_dags
 from airflow_adaptive.local.demo.flights import CarrierHour
 
 

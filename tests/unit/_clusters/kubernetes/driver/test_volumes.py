@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.driver.pod import driver_volumes
+from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_volumes
 from airflow_adaptive._core.ports import SubmissionRefusedError
 
 PREFIX = "spark.kubernetes.driver.volumes."

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._web.api.feed import Feed
+from airflow_adaptive._web.api.routes.events import Feed
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, published, suspended, time_series
