@@ -59,8 +59,8 @@ from airflow_adaptive._airflow.process.loop_events import (
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob
 from airflow_adaptive._airflow.store.control_requests import begin_job, end_job, read_desired_state
 from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_xcom
-from airflow_adaptive._airflow.store.job_owner import deployed_base, record_attempt, record_base
-from airflow_adaptive._airflow.store.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, task_of
+from airflow_adaptive._airflow.store.job_owner import record, recorded
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, LINKS, XCOM_ATTEMPT, XCOM_STATE, task_of
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.deployment import Declaration, declaration, digest
 from airflow_adaptive._core.failure_code import with_code
@@ -396,7 +396,7 @@ class AdaptiveSparkOperator(BaseOperator):
         spec = self._spec(f"{task}/{uuid4().hex}", task)
         spec = self._request_running(replace(spec, conf=self._with_lineage(spec.conf, context)))
         self._report_takeover(task)
-        record_attempt(self._name, spec.attempt)
+        record(self._name, ATTEMPT, spec.attempt)
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         declared = {"name": self._name, "job_directory": self.job_directory}
         context["ti"].xcom_push(job_xcom(job_asset(self._name).name), declared)
@@ -561,8 +561,8 @@ class AdaptiveSparkOperator(BaseOperator):
             if running is None:  # A running job has its owner, and its directory may be away.
                 asyncio.run(declared.claim(task.task))
             spec = asyncio.run(declared.stage(attempt, running))
-            asyncio.run(declared.require_unmoved(deployed_base(self._name)))
-        record_base(self._name, self.job_directory)
+            asyncio.run(declared.require_unmoved(recorded(self._name, BASE)))
+        record(self._name, BASE, self.job_directory)
         return replace(spec, declaration=self._declaration(spec))
 
     def _declaration(self, spec: JobSpec) -> Declaration:

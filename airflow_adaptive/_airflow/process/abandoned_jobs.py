@@ -19,8 +19,8 @@ from typing import Any, Final
 from airflow_adaptive._airflow.process.job_loop import Fate, cancel_until_ended, fate_of
 from airflow_adaptive._airflow.process.job_ports import all_jobs, job_directory
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
-from airflow_adaptive._airflow.store.job_owner import deployed_base, recorded_attempt
-from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, pull, push
+from airflow_adaptive._airflow.store.job_owner import recorded
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, XCOM_ATTEMPT, XCOM_STATE, pull, push
 from airflow_adaptive._core.ports import JobKey
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
@@ -71,7 +71,7 @@ async def cancel_abandoned_jobs(job: str, base: str | None, cancel: Cancel = can
     try:
         if (
             folder is None
-            and (folder := await process.store_access.read(lambda: deployed_base(job), urgent=False)) is None
+            and (folder := await process.store_access.read(lambda: recorded(job, BASE), urgent=False)) is None
         ):
             return
         if process.clock.elapsed < process.next_sweeps.get(folder, 0.0):
@@ -174,7 +174,7 @@ async def _abandoned(job: str, base: str, *, is_requested: bool) -> DeployedJob 
     task, connections = TaskKey.of_attempt(attempt), await directory.connections()
     # Another Airflow may use the same folder.
     if task is None or not await access.read(
-        lambda: attempt in (pull(task, XCOM_ATTEMPT), recorded_attempt(job)), urgent=is_requested
+        lambda: attempt in (pull(task, XCOM_ATTEMPT), recorded(job, ATTEMPT)), urgent=is_requested
     ):
         if not is_requested:
             return None

@@ -23,8 +23,8 @@ from airflow_adaptive._airflow.internals import RuntimeTaskInstance
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
 from airflow_adaptive._airflow.process.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
-from airflow_adaptive._airflow.store.job_owner import recorded_attempt
-from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, pull
+from airflow_adaptive._airflow.store.job_owner import recorded
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, XCOM_ATTEMPT, pull
 from airflow_adaptive._core.ports import (
     ClusterRefusedError,
     ClusterUnreachableError,
@@ -84,7 +84,7 @@ def fate_of(job: str, task: TaskKey, attempt: str, *, was_deferred: bool = False
     """
     fate = _fate_by_state(task, attempt, was_deferred) if task.map_index < 0 else _fate_by_indexes(task, attempt)
     # An attempt records itself before it sets its XComs, so this read comes last.
-    is_continued = fate is not Fate.CONTINUES and recorded_attempt(job) not in (None, attempt)
+    is_continued = fate is not Fate.CONTINUES and recorded(job, ATTEMPT) not in (None, attempt)
     return Fate.CONTINUES if is_continued else fate
 
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from airflow_adaptive._airflow.store.airflow_metrics import AirflowMetrics
 from airflow_adaptive._airflow.store.control_requests import ControlRequestReader
 from airflow_adaptive._airflow.store.job_asset import job_asset
-from airflow_adaptive._airflow.store.job_owner import record_attempt, recorded_attempt
+from airflow_adaptive._airflow.store.job_owner import record, recorded
 from airflow_adaptive._airflow.store.storable import storable
 from airflow_adaptive._airflow.store.store_access import (
     AIRFLOW,
@@ -30,7 +30,7 @@ from airflow_adaptive._airflow.store.store_access import (
     BackgroundWriter,
     StoreAccess,
 )
-from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, pull, push, xcoms
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, XCOM_ATTEMPT, pull, push, xcoms
 from airflow_adaptive._core.ports import Clock
 from airflow_adaptive._core.requirements.control_requests import CALENDAR, ControlRequests
 from airflow_adaptive._core.view import JobView, TaskKey, documents
@@ -257,8 +257,8 @@ class AirflowJobStore:
         self._airflow_metrics.send_view(view)
         try:
             # A downgrade of Airflow loses the record, without which the API server finds no published document before Airflow 3.3.
-            if not stored and recorded_attempt(self._job) is None:
-                record_attempt(self._job, view.attempt)
+            if not stored and recorded(self._job, ATTEMPT) is None:
+                record(self._job, ATTEMPT, view.attempt)
             # The task instance of a mapped task may run another job by now.
             if self._task.map_index < 0 or pull(self._task, XCOM_ATTEMPT) in (None, view.attempt):
                 _write_changes(xcoms(view), pushed, partial(push, self._task), is_abandoned)
@@ -272,7 +272,7 @@ class AirflowJobStore:
 
     def _is_superseded(self, view: JobView) -> bool:
         """Return whether another attempt runs the job, whose end this loop publishes after the end of its task; blocks."""
-        return self._is_late and recorded_attempt(self._job) not in (None, view.attempt)
+        return self._is_late and recorded(self._job, ATTEMPT) not in (None, view.attempt)
 
     def _announce_late_write(self) -> None:
         """Let the loop of the job in another process write all values again."""

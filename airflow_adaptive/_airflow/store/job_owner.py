@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset
-from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, OWNER
+from airflow_adaptive._airflow.store.task_xcoms import OWNER
 from airflow_adaptive._core.ports import JobKey, OwnedJobError, UnavailableError
 
 GATES: Final = tuple(f"owner_gate_{number}" for number in range(8))
@@ -36,26 +36,20 @@ POLL_INTERVAL_S: Final = 0.5
 """Interval between the reads with which a task waits for the owner that another claim writes, in seconds."""
 
 
-def deployed_base(job: str) -> str | None:
-    """Return the URI of the folder that contains the directory of a job, None for a job that was not deployed yet; blocks."""
-    base = job_asset(job).store.get(BASE)
-    return base if isinstance(base, str) else None
+def recorded(job: str, key: str) -> str | None:
+    """Return what a task recorded about a job, None before its first run; blocks.
+
+    Args:
+        job: name of the job.
+        key: `BASE` for the URI of the folder in which the job was deployed last, `ATTEMPT` for the attempt that began to run it last.
+    """
+    value = job_asset(job).store.get(key)
+    return value if isinstance(value, str) else None
 
 
-def record_base(job: str, base: str) -> None:
-    """Record the folder in which a job is deployed now; blocks."""
-    job_asset(job).store.set(BASE, base)
-
-
-def recorded_attempt(job: str) -> str | None:
-    """Return the attempt that began to run the job last, None for a job that was not run yet; blocks."""
-    attempt = job_asset(job).store.get(ATTEMPT)
-    return attempt if isinstance(attempt, str) else None
-
-
-def record_attempt(job: str, attempt: str) -> None:
-    """Record the attempt that begins to run the job; blocks."""
-    job_asset(job).store.set(ATTEMPT, attempt)
+def record(job: str, key: str, value: str) -> None:
+    """Record what `recorded` returns; blocks."""
+    job_asset(job).store.set(key, value)
 
 
 def require_owner(job: str, task: str, moved_from: str | None) -> str | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_adaptive._airflow.declaration.placement import RunningJob
-from airflow_adaptive._airflow.store.job_owner import claim_name, record_base
-from airflow_adaptive._airflow.store.task_xcoms import push
+from airflow_adaptive._airflow.store.job_owner import claim_name, record
+from airflow_adaptive._airflow.store.task_xcoms import BASE, push
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
@@ -60,7 +60,7 @@ class JobOperator(AdaptiveSparkOperator):
 
     def _spec(self, attempt: str, task: TaskKey, running: RunningJob | None = None) -> JobSpec:
         claim_name(self.job, task.task, None)
-        record_base(self.job, self.job_directory)
+        record(self.job, BASE, self.job_directory)
         return replace(self.staged, attempt=attempt)
 
 

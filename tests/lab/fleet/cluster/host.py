@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from airflow_adaptive.job.control import watchdog_process
+from airflow_adaptive.job.control import fence, watchdog_process
 from tests.lab.fleet.kernel.kernel import Action, Kernel
 from tests.lab.fleet.kernel.process import SimulatedProcess
 

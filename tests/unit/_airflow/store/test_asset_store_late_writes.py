@@ -15,8 +15,9 @@ from airflow.sdk.execution_time import comms
 from airflow_adaptive._airflow.store import asset_store, store_access
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.control_requests import READS_BETWEEN, end_job, store_request
-from airflow_adaptive._airflow.store.job_owner import record_attempt
+from airflow_adaptive._airflow.store.job_owner import record
 from airflow_adaptive._airflow.store.store_access import StoreAccess
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, ControlRequest
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.view import SchedulerStateName, TaskKey
@@ -221,7 +222,7 @@ def test_end_is_published_after_a_slow_write_unless_another_attempt_runs_the_job
         following = elsewhere.store()
         if is_superseded:
             await following.control_requests()
-            record_attempt("departures", "another")
+            record("departures", ATTEMPT, "another")
             await following.publish(replace(NEW, attempt="another"))
             await elsewhere.published(following, "Restarting")
         airflow.release.set()

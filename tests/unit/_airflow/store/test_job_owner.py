@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk.execution_time import task_runner
 
 from airflow_adaptive._airflow.store import job_owner
-from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, deployed_base, record_base, require_owner
+from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, record, recorded, require_owner
 from airflow_adaptive._airflow.store.task_xcoms import BASE, OWNER
 from airflow_adaptive._core.ports import OwnedJobError, UnavailableError
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
@@ -25,15 +25,15 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
 
 
 def test_folder_is_recorded_and_read_back(airflow: FakeComms) -> None:
-    assert deployed_base("departures") is None
-    record_base("departures", "s3://bucket/jobs")
-    assert (deployed_base("departures"), airflow.asset_states) == ("s3://bucket/jobs", {BASE: "s3://bucket/jobs"})
+    assert recorded("departures", BASE) is None
+    record("departures", BASE, "s3://bucket/jobs")
+    assert (recorded("departures", BASE), airflow.asset_states) == ("s3://bucket/jobs", {BASE: "s3://bucket/jobs"})
 
 
 @pytest.mark.parametrize("stored", [7, ["s3://bucket"], {"base": "s3://bucket"}], ids=repr)
 def test_value_that_is_no_text_counts_as_not_deployed(airflow: FakeComms, stored: object) -> None:
     airflow.asset_states = {BASE: stored}
-    assert deployed_base("departures") is None
+    assert recorded("departures", BASE) is None
 
 
 def test_first_task_owns_the_name_and_another_task_is_refused(airflow: FakeComms) -> None:

@@ -16,7 +16,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow_adaptive._airflow.internals import has
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset, job_name
-from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, record_attempt, recorded_attempt
+from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, record, recorded
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, OWNER
 from airflow_adaptive._airflow.store.variables_and_xcoms import variable_key
@@ -59,7 +59,7 @@ def database(monkeypatch: pytest.MonkeyPatch) -> MetadataDatabase:
 def store(job: str, task: TaskKey) -> JobStateStore:
     """The documents of the job that a task runs, after the beginning of an attempt."""
     name = job_name(job, task)
-    record_attempt(name, f"{task}/1")
+    record(name, ATTEMPT, f"{task}/1")
     return job_asset(name).store_of(task)
 
 
@@ -206,9 +206,9 @@ def test_loop_publishes_again_after_a_downgrade_that_lost_all_variables(monkeypa
 
     asyncio.run(publish())
     assert job_asset("departures").store.get(SUMMARY)["state"] == "Executing"
-    record_attempt("departures", f"{SINGLE}/2")
+    record("departures", ATTEMPT, f"{SINGLE}/2")
     asyncio.run(publish())
-    assert recorded_attempt("departures") == f"{SINGLE}/2", "a newer attempt was recorded"
+    assert recorded("departures", ATTEMPT) == f"{SINGLE}/2", "a newer attempt was recorded"
     assert len(airflow.variables) == 1
 
 
