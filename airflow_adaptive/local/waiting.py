@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TypeVar
 
 
@@ -36,20 +35,4 @@ def wait_until(
         if time.monotonic() >= deadline:
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
         time.sleep(interval_s)
-    return result
-
-
-async def wait_until_async(
-    condition: Callable[[], Awaitable[Result | None]], timeout_s: float, what: str, interval_s: float = POLL_INTERVAL_S
-) -> Result:
-    """Do the same as `wait_until` with a coroutine function as condition. Other tasks run between two evaluations.
-
-    Raises:
-        TimeoutError: the condition is still false after the timeout.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not (result := await condition()):
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
-        await asyncio.sleep(interval_s)
     return result

@@ -324,25 +324,18 @@ def _bindings(scope: ast.AST, without: ast.AST | None) -> Iterator[Binding]:
     """Yield the statements that bind names of a scope. Those of `without` are left out."""
     for node in _nodes(scope, without):
         match node:
-            case ast.Import(names=names):
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                from_module = node.module or "" if isinstance(node, ast.ImportFrom) else None
                 for alias in names:
-                    name = alias.asname or alias.name.partition(".")[0]
                     imported = ImportedName(
-                        name=name, module=alias.name, attribute=None, alias=alias.asname, level=0, line=node.lineno
-                    )
-                    yield Binding(name, node.lineno, imported)
-            case ast.ImportFrom(module=module, names=names, level=level):
-                for alias in names:
-                    name = alias.asname or alias.name
-                    imported = ImportedName(
-                        name=name,
-                        module=module or "",
-                        attribute=alias.name,
+                        name=alias.asname or (alias.name if from_module is not None else alias.name.partition(".")[0]),
+                        module=alias.name if from_module is None else from_module,
+                        attribute=None if from_module is None else alias.name,
                         alias=alias.asname,
-                        level=level,
+                        level=getattr(node, "level", 0),
                         line=node.lineno,
                     )
-                    yield Binding(name, node.lineno, imported)
+                    yield Binding(imported.name, node.lineno, imported)
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 yield Binding(name, node.lineno)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):

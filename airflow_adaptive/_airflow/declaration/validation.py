@@ -221,7 +221,12 @@ def no_secrets(
         arguments: name of a parameter -> list of arguments of a script.
         properties: name of a parameter -> mapping of names to values.
     """
-    found = [(name, key) for name, values in properties.items() for key in _secret_properties(values)]
+    found = [
+        (name, str(key))
+        for name, values in properties.items()
+        for key, value in _mapping(values).items()
+        if is_secret(str(key), str(value))
+    ]
     found += [(name, key) for name, values in (arguments or {}).items() for key in _secret_arguments(values)]
     secrets = dict.fromkeys(f"{name}[{key!r}]" for name, key in found if key not in not_secret)
     if secrets:
@@ -232,13 +237,6 @@ def no_secrets(
                 "name to the parameter 'not_secret'"
             ]
         )
-
-
-def _secret_properties(properties: object) -> Iterator[str]:
-    for key, value in _mapping(properties).items():
-        name, text = str(key), str(value)
-        if is_secret(name, text):
-            yield name
 
 
 def _secret_arguments(arguments: object) -> Iterator[str]:

@@ -48,6 +48,9 @@ MAX_REPETITIONS: Final = 3
 class KafkaAdminHook(KafkaBaseHook):
     """Reads a connection as Airflow's Kafka provider does: the extra field contains the configuration of `confluent-kafka`."""
 
+    def __init__(self, conn_id: str) -> None:
+        super().__init__(conn_id)
+
     def _get_client(self, config: dict[str, Any]) -> AdminClient:
         """Return the client, without a request. `librdkafka` logs to the standard error output; the loops report errors instead."""
         for name, value in config.items():

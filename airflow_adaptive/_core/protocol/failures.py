@@ -352,16 +352,11 @@ def jvm_errors(text: str) -> tuple[str, list[ChainedError]]:
     return "\n".join(own).strip(), [ChainedError(name, "\n".join(lines).strip()) for name, lines in errors]
 
 
-def last_python_error(text: str) -> ChainedError | None:
-    """Return the Python exception of the last traceback in a text, with the line of the script; None for a text without a traceback.
+def python_errors(text: str) -> list[ChainedError]:
+    """Return the Python exception of the last traceback in a text, with the line of the script, and the JVM exceptions in its message (`Py4JJavaError`).
 
     Spark puts tracebacks into messages (`PythonException`, an error in `foreachBatch`), and the output of a driver may end with one.
     """
-    return next(iter(python_errors(text)), None)
-
-
-def python_errors(text: str) -> list[ChainedError]:
-    """Return the exception of `last_python_error`, and the JVM exceptions in its message (`Py4JJavaError`)."""
     _, begins, after = text.rpartition(TRACEBACK)
     found = PYTHON_ERROR.search(after.lstrip("\n")) if begins else None
     if found is None:

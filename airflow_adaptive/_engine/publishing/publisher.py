@@ -91,7 +91,7 @@ class Publisher:
         memory, spec, cluster = self._journal.memory, None if state.driver else self._spec, self._cluster
         source = memory.resolver.source
         size = None if spec is None else spec.executor
-        observed = {
+        observed: dict[str, Any] = {
             "requirements_source": source,
             "limits": memory.resolver.limits.lasting,
             "lag_alert": memory.lag_alerts.current,
@@ -106,7 +106,11 @@ class Publisher:
         content = (state, self._urls, self._history.revision, observed)
         if content != self._published and not self._history.is_pending:
             self._published, self._policy = content, self._resolver.policy
-            more = {"driver": self._metrics.status, "policy": self._policy, "declarations": memory.declarations}
+            more: dict[str, Any] = {
+                "driver": self._metrics.status,
+                "policy": self._policy,
+                "declarations": memory.declarations,
+            }
             await self._store.publish(job_view(state, self._history, self._urls, self._attempt, **observed, **more))
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:
             await self._store.publish_metrics({**changed, **self._changed_advice(source)})

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._core.protocol.documents import Action
-from airflow_adaptive._core.protocol.failures import last_python_error
+from airflow_adaptive._core.protocol.failures import python_errors
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.bounded_job import end_of_job
@@ -96,7 +96,7 @@ def test_version_that_is_not_published_ends_the_driver_with_the_newest_version(d
     driver.submit("", 1, ivy, dependencies=Dependencies(packages=[unpublished]))
     assert driver.wait_end(TIMEOUT_S) == "FAILED"
     (folder,) = driver.cluster.directory.glob(f"work/*/{driver.submissions[-1]}")
-    raised = last_python_error((folder / "stdout").read_text())
+    raised = next(iter(python_errors((folder / "stdout").read_text())), None)
     assert raised is not None
     assert raised.name == "airflow_adaptive.job.entry.packages.UnpublishedPackageError"
     assert raised.message.startswith(

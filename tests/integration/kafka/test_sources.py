@@ -11,12 +11,13 @@ from airflow_adaptive._core.protocol.sources import KafkaSource
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.job.queries.sources.topic_ids import FILE
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import JOB, TIMEOUT_S
 from tests.support.driver.spark_version import NEEDS_REAL_TIME_MODE
 from tests.support.kafka.cluster import KafkaCluster, running_kafka
 from tests.support.kafka.driver_on_kafka import DriverOnKafka
 from tests.support.kafka.looped_job import MEMORY_MB, LoopedJob
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_adaptive._core.ports import ClusterClient, DriverSubmission
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.local.waiting import wait_until
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.kubernetes.accounts.airflow_job import SECRET, AirflowJob
 from tests.support.kubernetes.accounts.audit import requested
@@ -28,6 +28,7 @@ from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.control_plane import Credentials
 from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace, created_namespace
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(900)
 

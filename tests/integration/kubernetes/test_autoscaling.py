@@ -11,7 +11,6 @@ import pytest
 
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import resources
 from airflow_adaptive._core.ports import MIB
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.support.kubernetes.api import KubernetesApi
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties
@@ -20,6 +19,7 @@ from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.images import PAUSE
 from tests.support.kubernetes.namespace import Namespace, created_namespace
 from tests.support.kubernetes.node import Node
+from tests.support.waiting import wait_until_async
 
 POD_MIB = 712
 """Memory of a driver and of an executor: heap and overhead."""

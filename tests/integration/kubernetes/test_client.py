@@ -17,11 +17,12 @@ from airflow_adaptive._core.ports import (
     SubmissionRefusedError,
     SubmissionState,
 )
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.local.waiting import wait_until
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace
+from tests.support.waiting import wait_until_async
 
 POD = DriverIdentity("departures", 1, "n").pod
 PODS_ONLY = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "list", "watch", "delete"]}]

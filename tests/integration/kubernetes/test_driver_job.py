@@ -14,7 +14,7 @@ import pytest
 from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
 from airflow_adaptive._core.ports import LogPages, SubmissionState
 from airflow_adaptive._core.protocol.documents import Action, DriverPlan, DriverState
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.dependencies import FOUND, SCRIPT, dependencies_in, ivy_properties
 from tests.support.driver.driver_on_cluster import sink_rows
 from tests.support.kubernetes.client.api_sources import cluster_client
@@ -22,6 +22,7 @@ from tests.support.kubernetes.client.driver_job import TIMEOUT_S, DriverJob, pod
 from tests.support.kubernetes.client.streaming_job import StreamingJob
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace
+from tests.support.waiting import wait_until_async
 
 EXECUTORS = "spark-role=executor"
 

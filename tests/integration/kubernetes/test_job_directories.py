@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.loop import Loop
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.local.waiting import wait_until
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.client.streaming_job import TIMEOUT_S, StreamingJob
@@ -19,6 +19,7 @@ from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace
 from tests.support.s3.gateway import S3Gateway
 from tests.support.s3.image import SPARK_S3, s3_image
+from tests.support.waiting import wait_until_async
 
 ACCOUNT = ["Role spark", "RoleBinding spark", "ServiceAccount spark"]
 

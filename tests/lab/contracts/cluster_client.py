@@ -23,7 +23,7 @@ from airflow_adaptive._core.ports import (
     SubmissionStatus,
     Worker,
 )
-from airflow_adaptive.local.waiting import wait_until_async
+from tests.support.waiting import wait_until_async
 
 TIMEOUT_S = 240.0
 

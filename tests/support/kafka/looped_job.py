@@ -23,9 +23,9 @@ from airflow_adaptive._engine.loop import Loop, Ports
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.local.cluster import HOST, LocalCluster
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.job_store import FakeStore
 from tests.support.kafka.jars import connector_jars
+from tests.support.waiting import wait_until_async
 
 JOB = "counts"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.local.waiting import wait_until
+from tests.support.waiting import wait_until_async
 
 
 def test_wait_gives_the_first_true_answer() -> None:

@@ -15,13 +15,13 @@ from airflow_adaptive._airflow.process.job_control import event_position
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._core.view import decode_summary
 from airflow_adaptive._engine.clock import SystemClock
-from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.triggers import spark_resources
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.support.airflow.airflow_versions import needs_state_store
 from tests.support.airflow.fake_supervisor import Document, FakeComms, api_server_error
 from tests.support.airflow.published_job import SUMMARY, ended, fire, publish_job
+from tests.support.waiting import wait_until_async
 
 
 @pytest.fixture

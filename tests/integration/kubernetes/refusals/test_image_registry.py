@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive._airflow.declaration.kubernetes import IMAGE, KubernetesParameters
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.support.image_registry import PASSWORD, USER, ImageRegistry
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties
@@ -16,6 +15,7 @@ from tests.support.kubernetes.client.streaming_job import TIMEOUT_S, StreamingJo
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.asyncio
 

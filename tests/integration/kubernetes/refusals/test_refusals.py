@@ -17,7 +17,7 @@ from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Cl
 from airflow_adaptive._clusters.kubernetes.prerequisites import PERMISSIONS
 from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError
 from airflow_adaptive._engine.clock import SystemClock
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.local.waiting import wait_until
 from tests.support.kubernetes.accounts.manifests import AIRFLOW
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties
@@ -29,6 +29,7 @@ from tests.support.kubernetes.control_plane import ControlPlane, Credentials
 from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace
 from tests.support.servers.empty_registry import empty_registry
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.asyncio
 

@@ -14,7 +14,7 @@ from airflow_adaptive._core.ports import DriverSubmission, SubmissionState
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._engine.observation.driver_log_diagnosis import explain
 from airflow_adaptive.local.cluster import HOST, LocalCluster
-from airflow_adaptive.local.waiting import wait_until_async
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.long
 

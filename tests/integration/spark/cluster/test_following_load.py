@@ -29,8 +29,8 @@ from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.autoscaling.advisor import PolicyAdvisor
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.local.cluster import HOST, LocalCluster
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.job_store import FakeStore
+from tests.support.waiting import wait_until_async
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 

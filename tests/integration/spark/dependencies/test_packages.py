@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
-from airflow_adaptive._core.protocol.failures import last_python_error
+from airflow_adaptive._core.protocol.failures import python_errors
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive._engine.staging import MAIN_PROGRAM, runtime_zip
 from airflow_adaptive.local.distribution import find_java, find_spark
@@ -62,7 +62,7 @@ def _submit(folder: Path, packages: str, *conf: str) -> subprocess.CompletedProc
 
 
 def _failure(ended: subprocess.CompletedProcess[str]) -> Failure:
-    raised = last_python_error(ended.stdout)
+    raised = next(iter(python_errors(ended.stdout)), None)
     assert raised is not None, ended.stdout + ended.stderr
     assert ended.returncode == 1
     return Failure(error_class=raised.name, message=raised.message)

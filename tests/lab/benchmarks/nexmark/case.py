@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.benchmarks.nexmark.events import Event, backlog, closing, event, records
 from tests.lab.benchmarks.nexmark.measurements import Measured, Times, measure, parse
 from tests.lab.benchmarks.nexmark.programs import consumed, producer
 from tests.lab.benchmarks.nexmark.results import WATERMARK_DELAY_MS, WINDOW_MS, expected
 from tests.lab.benchmarks.nexmark.systems import SLOTS, System, Topics
 from tests.support.kafka.cluster import KafkaCluster
+from tests.support.waiting import wait_until_async
 
 PARTITIONS: Final = 4
 

@@ -25,10 +25,10 @@ from airflow_adaptive._core.scheduler.state import Executing
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.loop import Loop
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Measurements, Outages, name_of
 from tests.lab.benchmarks.triggerer.cluster import CHURN, REQUESTS, SLOW
 from tests.lab.benchmarks.triggerer.waits import Waits, slow_storage
+from tests.support.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from tests.lab.benchmarks.triggerer.supervisor import SlowSupervisor

@@ -22,8 +22,8 @@ from airflow_adaptive._core.protocol.documents import (
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.staging import stage
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.support.kubernetes.images import SPARK
+from tests.support.waiting import wait_until_async
 
 TIMEOUT_S = 180.0
 

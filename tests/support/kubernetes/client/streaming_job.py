@@ -24,12 +24,12 @@ from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.loop import Loop, Ports
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive._engine.staging import stage
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.faults.harness.deployment import JOB, MEMORY_MB, SCRIPT, SINK, deployed
 from tests.lab.faults.harness.outcome import Outcome
 from tests.lab.faults.harness.sink_log import read_writes, row_ids
 from tests.lab.faults.harness.strict_sink import FOLDER
+from tests.support.waiting import wait_until_async
 
 ROWS: Final = 10
 """Rows of each input file."""

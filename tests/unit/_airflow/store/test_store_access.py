@@ -19,9 +19,9 @@ from airflow_adaptive._core.ports import StoreUnavailableError
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.view import TaskKey
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import Document, FakeComms
+from tests.support.waiting import wait_until_async
 from tests.unit._airflow.store.test_asset_store import VIEW
 
 TIMEOUT_S = 60.0

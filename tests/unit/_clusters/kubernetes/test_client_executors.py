@@ -9,10 +9,10 @@ from aiohttp import web
 
 from airflow_adaptive._clusters.kubernetes.names import MANAGED_BY, MANAGER, DriverIdentity
 from airflow_adaptive._core.ports import ActiveDriver, ClusterRefusedError, ClusterUnreachableError, Request
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.support.kubernetes.client.connected import client_of, submission
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 from tests.support.kubernetes.client.pods import DRIVER, driver_pod, executor_pod
+from tests.support.waiting import wait_until_async
 
 ROOT = "/api/v1/namespaces/team-a"
 POD = DriverIdentity("departures", 1, "n").pod

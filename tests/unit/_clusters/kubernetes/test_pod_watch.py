@@ -16,10 +16,10 @@ from airflow_adaptive._clusters.kubernetes.api import KubernetesApi
 from airflow_adaptive._clusters.kubernetes.pod_watch import PodWatch
 from airflow_adaptive._core.ports import Clock, ClusterUnreachableError
 from airflow_adaptive._engine.clock import Hint, SystemClock
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 from tests.support.kubernetes.client.pods import DRIVER, driver_pod, executor_pod
+from tests.support.waiting import wait_until_async
 
 SHORT_TIMEOUT_S = 1.0
 """Timeout of a request that hangs. Other requests must end before, also on a busy machine."""

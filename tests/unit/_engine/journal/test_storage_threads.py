@@ -23,11 +23,12 @@ from airflow_adaptive._engine.journal.storage_threads import (
     THREADS,
     StorageThreads,
 )
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.local.waiting import wait_until
 from tests.lab.contracts.job_directory import JOB, journal_document
 from tests.lab.fakes.virtual_time import run as run_in_virtual_time
 from tests.support.repository import ROOT
 from tests.support.runtime.slow_storage import HangingFileSystem, answer_in_virtual_time
+from tests.support.waiting import wait_until_async
 
 LIMIT_S = 60.0
 

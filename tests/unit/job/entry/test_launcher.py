@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_adaptive._core.protocol.failures import last_python_error
+from airflow_adaptive._core.protocol.failures import python_errors
 from airflow_adaptive._engine.staging import MAIN_PROGRAM, runtime_zip
 from airflow_adaptive.job.entry import launcher, unmanaged_script
 from airflow_adaptive.job.entry.launcher import launch
@@ -54,7 +54,7 @@ def test_script_that_raises_prints_the_traceback_of_python(run, tmp_path, option
     assert ran.returncode == 1
     assert "run_departures.py" not in ran.stderr
     assert "runpy" not in ran.stderr
-    raised = last_python_error(ran.stderr)
+    raised = next(iter(python_errors(ran.stderr)), None)
     assert raised is not None
     assert (raised.name, raised.message, raised.place) == ("ValueError", "no such airport", "departures.py:2")
     assert ran.stderr.startswith(f'Traceback (most recent call last):\n  File "{tmp_path}/departures.py", line 4')
@@ -65,7 +65,7 @@ def test_script_that_raises_prints_the_traceback_of_python(run, tmp_path, option
     [("import sys\n\nimport airports\n", "airports", 3), ("from pyspark.sql import SparkSession\n", "pyspark", 1)],
 )
 def test_module_that_is_missing_is_reported_with_the_line_of_the_script(run, source, module, line):
-    raised = last_python_error(run(source).stderr)
+    raised = next(iter(python_errors(run(source).stderr)), None)
     assert raised is not None
     expected = ("ModuleNotFoundError", f"No module named '{module}'", f"departures.py:{line}")
     assert (raised.name, raised.message, raised.place) == expected
@@ -134,7 +134,7 @@ def test_refused_session_is_why_a_script_that_caught_the_error_ends(tmp_path, mo
 def test_an_old_spark_ends_the_driver_before_the_script_runs(run, tmp_path):
     (tmp_path / "pyspark.py").write_text("__version__ = '3.5.6'\n")
     ran = run("print('the script runs')")
-    raised = last_python_error(ran.stderr)
+    raised = next(iter(python_errors(ran.stderr)), None)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert raised is not None
     assert raised.name == "airflow_adaptive._core.python_version.UnsupportedVersionError"
