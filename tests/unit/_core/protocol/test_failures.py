@@ -13,7 +13,6 @@ from airflow_adaptive._core.protocol import failures
 from airflow_adaptive._core.protocol.failures import (
     MAX_MESSAGE_CHARACTERS,
     ChainedError,
-    last_python_error,
     python_errors,
     redact,
     report_build_failure,
@@ -96,7 +95,7 @@ def test_condition_that_only_wraps_a_cause_names_no_failure(wrapper: str):
 
 
 def test_traceback_without_frames_has_the_whole_message():
-    assert last_python_error("Traceback (most recent call last):\nXXError: no") == ChainedError("XXError", "no")
+    assert python_errors("Traceback (most recent call last):\nXXError: no") == [ChainedError("XXError", "no")]
 
 
 def test_a_condition_beats_the_python_exception_that_it_reports():
