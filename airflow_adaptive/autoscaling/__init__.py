@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from airflow_adaptive.autoscaling.calendar.declaration import period as period
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy as scheduled_policy
     from airflow_adaptive.autoscaling.calendar.declaration import window as window
-    from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead as LookAhead
     from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy as ScheduledPolicy
+    from airflow_adaptive.autoscaling.calendar.violations import LookAhead as LookAhead
     from airflow_adaptive.autoscaling.combined import CombinedPolicy as CombinedPolicy
     from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy as LoadPolicy
     from airflow_adaptive.autoscaling.policy import EVERY_VERTEX as EVERY_VERTEX

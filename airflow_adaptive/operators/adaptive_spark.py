@@ -58,8 +58,7 @@ from airflow_adaptive._airflow.process.loop_events import (
 )
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob
 from airflow_adaptive._airflow.store.control_requests import begin_job, end_job, read_desired_state
-from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_xcom
-from airflow_adaptive._airflow.store.job_owner import record, recorded
+from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_xcom, record, recorded
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, LINKS, XCOM_ATTEMPT, XCOM_STATE, task_of
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.deployment import Declaration, declaration, digest

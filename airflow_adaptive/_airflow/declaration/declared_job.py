@@ -34,8 +34,7 @@ from airflow_adaptive._airflow.internals import is_mapped_item
 from airflow_adaptive._airflow.process.job_ports import job_directory, require_absolute
 from airflow_adaptive._airflow.process.loop_events import OnSuspend
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, require_kafka
-from airflow_adaptive._airflow.store.job_asset import job_asset
-from airflow_adaptive._airflow.store.job_owner import claim_name, require_owner
+from airflow_adaptive._airflow.store.job_asset import claim_name, job_asset, require_owner
 from airflow_adaptive._core.ports import JobDirectoryError, JobKey
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType

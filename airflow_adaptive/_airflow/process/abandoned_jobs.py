@@ -19,7 +19,7 @@ from typing import Any, Final
 from airflow_adaptive._airflow.process.job_loop import Fate, cancel_until_ended, fate_of
 from airflow_adaptive._airflow.process.job_ports import all_jobs, job_directory
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
-from airflow_adaptive._airflow.store.job_owner import recorded
+from airflow_adaptive._airflow.store.job_asset import recorded
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, XCOM_ATTEMPT, XCOM_STATE, pull, push
 from airflow_adaptive._core.ports import JobKey
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json

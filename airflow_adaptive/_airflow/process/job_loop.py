@@ -23,7 +23,7 @@ from airflow_adaptive._airflow.internals import RuntimeTaskInstance
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
 from airflow_adaptive._airflow.process.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
-from airflow_adaptive._airflow.store.job_owner import recorded
+from airflow_adaptive._airflow.store.job_asset import recorded
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, XCOM_ATTEMPT, pull
 from airflow_adaptive._core.ports import (
     ClusterRefusedError,

@@ -18,8 +18,7 @@ from uuid import uuid4
 
 from airflow_adaptive._airflow.store.airflow_metrics import AirflowMetrics
 from airflow_adaptive._airflow.store.control_requests import ControlRequestReader
-from airflow_adaptive._airflow.store.job_asset import job_asset
-from airflow_adaptive._airflow.store.job_owner import record, recorded
+from airflow_adaptive._airflow.store.job_asset import job_asset, record, recorded
 from airflow_adaptive._airflow.store.storable import storable
 from airflow_adaptive._airflow.store.store_access import (
     AIRFLOW,

@@ -18,7 +18,7 @@ from typing import Final
 
 from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import Shuffle
-from airflow_adaptive._core.requirements.query_metrics import vertices_of
+from airflow_adaptive._core.requirements.advice import vertices_of
 from airflow_adaptive._core.scheduler.config.options import SourceAlignment
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements

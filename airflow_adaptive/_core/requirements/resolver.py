@@ -22,12 +22,13 @@ from airflow_adaptive._core.requirements.advice import (
     PolicyMemory,
     PublishedAdvice,
     PublishedPolicy,
+    QueryGauge,
     QueryMetrics,
     limits_of,
+    state_partitions,
 )
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, with_known
 from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
-from airflow_adaptive._core.requirements.query_metrics import QueryGauge, state_partitions
 from airflow_adaptive._core.requirements.resolution import (
     DECLARED,
     MAX_REASON_CHARACTERS,

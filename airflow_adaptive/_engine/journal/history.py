@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive._core.protocol.documents import JournalDocument, RescaleDocument
-from airflow_adaptive._core.requirements.query_metrics import rescale_costs
+from airflow_adaptive._core.requirements.advice import rescale_costs
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.snapshot import decode

@@ -13,10 +13,9 @@ from importlib import import_module
 from typing import Any, TypeVar, cast
 
 from airflow_adaptive._core.scheduler.config.parsing import parse_duration
-from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead, Window
 from airflow_adaptive.autoscaling.calendar.period import WEEKDAYS, Holidays, Period, Repeated
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
-from airflow_adaptive.autoscaling.calendar.violations import NO_WINDOW
+from airflow_adaptive.autoscaling.calendar.violations import NO_WINDOW, LookAhead, Window
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError
 
 Part = TypeVar("Part")

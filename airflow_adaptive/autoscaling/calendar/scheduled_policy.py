@@ -20,7 +20,6 @@ from datetime import date, datetime, timedelta
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, VertexLimits
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
-from airflow_adaptive.autoscaling.calendar.declared_schedule import DeclaredSchedule
 from airflow_adaptive.autoscaling.calendar.period import (
     Period,
     Span,
@@ -30,7 +29,7 @@ from airflow_adaptive.autoscaling.calendar.period import (
     read_dates,
     to_utc,
 )
-from airflow_adaptive.autoscaling.calendar.violations import violations
+from airflow_adaptive.autoscaling.calendar.violations import DeclaredSchedule, violations
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError, dry_run_violations
 
 CALENDAR = "calendar"

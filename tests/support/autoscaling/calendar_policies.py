@@ -10,8 +10,8 @@ from airflow_adaptive._core.requirements.advice import PolicyInput, VertexLimits
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar import declaration
-from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead, Window
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
+from airflow_adaptive.autoscaling.calendar.violations import LookAhead, Window
 
 window: Callable[..., Window] = declaration.window
 scheduled_policy: Callable[..., ScheduledPolicy] = declaration.scheduled_policy

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_adaptive._airflow.declaration.placement import RunningJob
-from airflow_adaptive._airflow.store.job_owner import claim_name, record
+from airflow_adaptive._airflow.store.job_asset import claim_name, record
 from airflow_adaptive._airflow.store.task_xcoms import BASE, push
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.spec import JobSpec

@@ -15,7 +15,7 @@ from airflow.sdk.execution_time import comms
 from airflow_adaptive._airflow.store import asset_store, store_access
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.control_requests import READS_BETWEEN, end_job, store_request
-from airflow_adaptive._airflow.store.job_owner import record
+from airflow_adaptive._airflow.store.job_asset import record
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, ControlRequest

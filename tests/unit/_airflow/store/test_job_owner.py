@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 from airflow.sdk.execution_time import task_runner
 
-from airflow_adaptive._airflow.store import job_owner
-from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, record, recorded, require_owner
+from airflow_adaptive._airflow.store import job_asset
+from airflow_adaptive._airflow.store.job_asset import GATES, claim_name, record, recorded, require_owner
 from airflow_adaptive._airflow.store.task_xcoms import BASE, OWNER
 from airflow_adaptive._core.ports import OwnedJobError, UnavailableError
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
@@ -191,7 +191,7 @@ def test_of_claims_at_the_same_moment_only_those_of_one_task_succeed(
 ) -> None:
     """Two runs of one DAG start at the same moment as well, for example in a backfill. They never refuse each other."""
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", None, raising=False)
-    monkeypatch.setattr(job_owner, "GATES", job_owner.GATES[:gates])
+    monkeypatch.setattr(job_asset, "GATES", job_asset.GATES[:gates])
     refused = False
     for claims, owner in _histories(tasks):
         succeeded = {claim.task for claim in claims if claim.end == "succeeds"}

@@ -15,8 +15,15 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from airflow_adaptive._airflow.internals import has
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
-from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset, job_name
-from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, record, recorded
+from airflow_adaptive._airflow.store.job_asset import (
+    GATES,
+    JobStateStore,
+    claim_name,
+    job_asset,
+    job_name,
+    record,
+    recorded,
+)
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, OWNER
 from airflow_adaptive._airflow.store.variables_and_xcoms import variable_key

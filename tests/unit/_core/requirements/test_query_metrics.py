@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
-from airflow_adaptive._core.requirements.advice import QueryMetrics
-from airflow_adaptive._core.requirements.query_metrics import MAX_WAIT, QueryGauge, rescale_costs, state_partitions
+from airflow_adaptive._core.requirements.advice import (
+    MAX_WAIT,
+    QueryGauge,
+    QueryMetrics,
+    rescale_costs,
+    state_partitions,
+)
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange

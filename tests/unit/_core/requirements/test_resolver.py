@@ -13,7 +13,7 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import documents
 from airflow_adaptive.autoscaling.calendar.declaration import window
-from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead
+from airflow_adaptive.autoscaling.calendar.violations import LookAhead
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from tests.lab.fakes.manual_clock import START

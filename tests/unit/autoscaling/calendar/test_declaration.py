@@ -9,8 +9,8 @@ import pytest
 
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
-from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead
 from airflow_adaptive.autoscaling.calendar.period import Holidays, Repeated
+from airflow_adaptive.autoscaling.calendar.violations import LookAhead
 from airflow_adaptive.autoscaling.policy import EVERY_VERTEX, RescalePolicyError
 
 ALL_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -12,8 +12,8 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at, last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.declaration import period
-from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead, Window
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledMemory, ScheduledPolicy
+from airflow_adaptive.autoscaling.calendar.violations import LookAhead, Window
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from tests.support.autoscaling.calendar_policies import LIMITS, advice, at, office, read
 

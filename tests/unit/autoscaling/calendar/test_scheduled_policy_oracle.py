@@ -21,9 +21,9 @@ from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes
 from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
-from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead
 from airflow_adaptive.autoscaling.calendar.period import WEEKDAYS, Repeated, WallClock
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
+from airflow_adaptive.autoscaling.calendar.violations import LookAhead
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from tests.support.examples import examples
 

@@ -12,8 +12,8 @@ import pytest
 from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes
 from airflow_adaptive.autoscaling.calendar.declaration import period
-from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead, Window
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
+from airflow_adaptive.autoscaling.calendar.violations import LookAhead, Window
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError
 from tests.support.autoscaling.calendar_policies import advice, at, office
 
