@@ -189,14 +189,6 @@ class Resources:
         return max(fitting, 0)
 
 
-def _accepts_all(_placement: str) -> bool:
-    return True
-
-
-def _charge_request(request: Request) -> Resources:
-    return request
-
-
 @dataclass(frozen=True, slots=True)
 class Request(Resources):
     """Resources that a driver or an executor takes from the cluster, and where it may run.
@@ -231,7 +223,7 @@ class Worker:
     total: Resources
     free: Resources
     count: int | None = None
-    accepts: Callable[[str], bool] = field(default=_accepts_all, compare=False, repr=False)
+    accepts: Callable[[str], bool] = field(default=lambda _: True, compare=False, repr=False)
     is_on_demand: bool = False
 
 
@@ -320,7 +312,7 @@ class Limit:
     cpu_millicores: int | None = None
     memory_bytes: int | None = None
     count: int | None = None
-    charge: Callable[[Request], Resources | None] = field(default=_charge_request, compare=False, repr=False)
+    charge: Callable[[Request], Resources | None] = field(default=lambda request: request, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,32 +208,24 @@ class StepExecutor:
         self._participant = participant
         self._publish = publish
         self._reports = reports
-        self._state = machine.create(spec.graph, spec.options)
-        self._unsaved: Step | None = None
-        self._is_deferred = False
-        self._controller_failure: str | None = None
-
-    @property
-    def state(self) -> SchedulerState:
+        self.state = machine.create(spec.graph, spec.options)
         """State of the scheduler after the newest step that was persisted."""
-        return self._state
-
-    @property
-    def is_deferred(self) -> bool:
+        self._unsaved: Step | None = None
+        self.is_deferred = False
         """Whether steps wait for the next cycle, because the job has no capacity share yet that admits them."""
-        return self._is_deferred
+        self._controller_failure: str | None = None
 
     def begin_cycle(self) -> None:
         """A cycle begins: no step is deferred."""
-        self._is_deferred = False
+        self.is_deferred = False
 
     def defer(self) -> None:
         """Let timers wait for the next cycle."""
-        self._is_deferred = True
+        self.is_deferred = True
 
     def adopt(self, state: SchedulerState) -> None:
         """Continue with a state that the journal has persisted."""
-        self._state = state
+        self.state = state
 
     async def retry_unsaved(self) -> None:
         """Persist and execute the step whose write failed in an earlier cycle. Raises as `take`."""
@@ -249,10 +241,10 @@ class StepExecutor:
         waiting = deque(events)
         while waiting:
             step = self._step(waiting.popleft())
-            if step.state is self._state or self._admits(step.state):
+            if step.state is self.state or self._admits(step.state):
                 waiting.extend(await self._persist_and_execute(step))
             else:
-                self._is_deferred = True
+                self.is_deferred = True
 
     def _admits(self, state: SchedulerState) -> bool:
         spec = self._journal.memory.spec_of(state.current_deployment, self._spec)
@@ -262,16 +254,16 @@ class StepExecutor:
     def _step(self, event: Event) -> Step:
         """Step on an event. If the job's own scale-up controller fails, the default controller decides."""
         try:
-            return machine.step(self._state, event)
+            return machine.step(self.state, event)
         except ScaleUpControllerError as error:
             text = f"{error}; {MINIMAL_INCREASE} decides instead"
             if text != self._controller_failure:
                 self._controller_failure = text
                 log.warning("%s", text, exc_info=error)
                 self._journal.add_log_entry(Reason(ReasonCode.SCALE_UP_CONTROLLER_FAILED, text))
-            options = replace(self._state.options, scale_up_controller=MINIMAL_INCREASE)
-            step = machine.step(replace(self._state, options=options), event)
-            return replace(step, state=replace(step.state, options=self._state.options))
+            options = replace(self.state.options, scale_up_controller=MINIMAL_INCREASE)
+            step = machine.step(replace(self.state, options=options), event)
+            return replace(step, state=replace(step.state, options=self.state.options))
 
     async def fire_timers(self, until: datetime, explain: Explain | None = None) -> None:
         """Fire the timers that are due, one at a time, because each may change the next one. Raises as `take`.
@@ -281,21 +273,21 @@ class StepExecutor:
                 frozen, the next observation may show that the event happened for which the timer is the deadline.
             explain: returns why the job has missed a deadline.
         """
-        while not self._is_deferred and (due := machine.timers(self._state)) and due[0].due <= min(self._now(), until):
-            timer, version = due[0].name, self._state.version
+        while not self.is_deferred and (due := machine.timers(self.state)) and due[0].due <= min(self._now(), until):
+            timer, version = due[0].name, self.state.version
             explanation = "" if explain is None else await explain(due[0])
             await self.take([TimerFired(at=self._now(), timer=timer, version=version, explanation=explanation)])
 
     async def _persist_and_execute(self, step: Step) -> list[Event]:
         """Persist the step, then execute its commands; returns the events that follow from the commands."""
-        before, self._unsaved = self._state, step
+        before, self._unsaved = self.state, step
         await self._journal.save(step, before, self._now())
         self._unsaved = None
-        self._state = step.state
+        self.state = step.state
         self._report(step)
         if step.transition is not None:
             self._settle_contention(step.transition.source)
-            await self._publish(self._state)
+            await self._publish(self.state)
         return await self._execute(step)
 
     def _report(self, step: Step) -> None:
@@ -319,9 +311,9 @@ class StepExecutor:
 
     def _settle_contention(self, source: str) -> None:
         """Delay larger plans after a conflict with another process, which leaves a plan without its slots."""
-        match self._state.current:
+        match self.state.current:
             case Restarting(failure=None, in_place=False) if source == Deploying.__name__:
-                key = self._spec.directory, self._state.epoch, self._state.version
+                key = self._spec.directory, self.state.epoch, self.state.version
                 self._participant.back_off(jitter(*key))
             case Executing():
                 self._participant.reset_backoff()

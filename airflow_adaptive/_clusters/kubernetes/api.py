@@ -105,16 +105,19 @@ class KubernetesApi:
 
     async def request(self, method: str, path: str, *, query: Query | None = None, body: Json | None = None) -> Json:
         """Return the response to a request. Raises `ApiError`."""
-        text = await self._text(method, path, query or {}, body)
+        text = await self.text(path, query or {}, method, body)
         try:
             answer: Json = json.loads(text)
         except ValueError as error:
             raise UnknownOutcomeError(f"{method} {path}: the response is not JSON: {_one_line(text)}") from error
         return answer
 
-    async def text(self, path: str, query: Query) -> str:
-        """Return a response that is no object, such as the log of a pod. Raises `ApiError`."""
-        return await self._text("GET", path, query, None)
+    async def text(self, path: str, query: Query, method: str = "GET", body: Json | None = None) -> str:
+        """Return a response as text, for example the log of a pod. Raises `ApiError`."""
+        with _translated(f"{method} {path}"):
+            async with await self._send(method, path, query, body) as response, asyncio.timeout(self.timeout_s):
+                await self._check(response)
+                return await response.text(errors="replace")
 
     @asynccontextmanager
     async def stream(self, path: str, query: Query, timeout_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -123,12 +126,6 @@ class KubernetesApi:
             async with await self._send("GET", path, query, None) as response, asyncio.timeout(timeout_s):
                 await self._check(response)
                 yield _lines(response.content)
-
-    async def _text(self, method: str, path: str, query: Query, body: Json | None) -> str:
-        with _translated(f"{method} {path}"):
-            async with await self._send(method, path, query, body) as response, asyncio.timeout(self.timeout_s):
-                await self._check(response)
-                return await response.text(errors="replace")
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
         if response.status == HTTPStatus.UNAUTHORIZED:

@@ -108,10 +108,6 @@ class FsspecJobDirectory:
         self._has_seen_journal = self._has_seen_journal or newest is not None
         return newest
 
-    async def read(self, number: int) -> JournalDocument | None:
-        """See `JobDirectory.read`."""
-        return await self._journal_document(number)
-
     async def create(self, document: JournalDocument) -> bool:
         """See `JobDirectory.create`."""
         path, data = _path(JOURNAL, document.number), encode_document(document)
@@ -137,7 +133,7 @@ class FsspecJobDirectory:
         while numbers and len(documents) < limit:
             missing = limit - len(documents)
             numbers, newest = numbers[:-missing], numbers[-missing:]
-            documents = await _in_parallel(partial(self._past, JOURNAL, self._journal_document), newest) + documents
+            documents = await _in_parallel(partial(self._past, JOURNAL, self.read), newest) + documents
         return documents
 
     async def compact(self, keep: int) -> None:
@@ -284,7 +280,8 @@ class FsspecJobDirectory:
             self._report(path, str(error))
             return None
 
-    async def _journal_document(self, number: int, *, urgent: bool = True) -> JournalDocument | None:
+    async def read(self, number: int, *, urgent: bool = True) -> JournalDocument | None:
+        """See `JobDirectory.read`."""
         path = _path(JOURNAL, number)
         document = await self._decoded(path, JournalDocument, urgent=urgent)
         if document is not None and document.job != self._job:
@@ -296,7 +293,7 @@ class FsspecJobDirectory:
             return None
         return document
 
-    async def _rescale_document(self, number: int, *, urgent: bool = True) -> RescaleDocument | None:
+    async def _rescale_document(self, number: int, *, urgent: bool) -> RescaleDocument | None:
         path = _path(HISTORY, number)
         document = await self._decoded(path, RescaleDocument, urgent=urgent)
         if document is None or (document.job, document.number) == (self._job, number):

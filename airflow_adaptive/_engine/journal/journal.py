@@ -113,16 +113,12 @@ class Journal:
         """Whether the job was ending or had ended under another attempt when this loop opened the journal."""
         self._claimed_attempt = ""
         """Attempt of the document after which this loop claimed the journal."""
-        self._redeclared: Requirements | None = None
+        self.redeclared_requirements: Requirements | None = None
+        """Requirements of the graph as deployed now, if they must replace the persisted ones; else None."""
         self.nonce = uuid4().hex
         """Random value that distinguishes this job directory from others that had the same path."""
         self.history = History(directory, spec.graph.job, spec.options.history_size)
         """The past of the job, as its documents describe it."""
-
-    @property
-    def redeclared_requirements(self) -> Requirements | None:
-        """Requirements of the graph as deployed now, if they must replace the persisted ones; else None."""
-        return self._redeclared
 
     def time(self, clock: datetime) -> datetime:
         """Return the time of the journal, which never goes back: if the clock was set back between two loops, the offset remains."""
@@ -209,7 +205,7 @@ class Journal:
         memory = recalled(newest.memory, persisted.epoch, self.time(clock)).deployed(self._spec, persisted)
         self._reported_alerts = memory.lag_alerts
         is_policy_active = memory.resolver.is_policy_active
-        state, self._redeclared = adopted(self._spec, persisted, is_policy_active=is_policy_active)
+        state, self.redeclared_requirements = adopted(self._spec, persisted, is_policy_active=is_policy_active)
         attempt = self._claimed_attempt = attempt_of(newest.owner)
         self.inherits_end = attempt != self._spec.attempt and state.traits.ends
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
