@@ -453,12 +453,10 @@ class AdaptiveSparkOperator(BaseOperator):
         return lineage(self._declared, self._event)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """Return the facets of the job, with its outcome."""
+        """Return the facets of the job, with its outcome, and after a failure with its error."""
         return self.get_openlineage_facets_on_start()
 
-    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """Return the facets of the job, with its outcome and its error."""
-        return self.get_openlineage_facets_on_start()
+    get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
 
     def _identify(self, context: Context) -> TaskKey:
         """Return the task instance, and determine the name of the job in Airflow's stores."""

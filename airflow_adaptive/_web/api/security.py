@@ -27,11 +27,12 @@ from airflow_adaptive._airflow.internals import (
     ResourceMethod,
     conf,
     get_auth_manager,
+    teams_of_dags,
 )
 from airflow_adaptive._airflow.internals import SessionDep as SessionDep  # noqa: PLC0414  the routes import it from here
 from airflow_adaptive._airflow.internals import get_user as get_user  # noqa: PLC0414  the app imports it from here
 from airflow_adaptive._web.data.errors import RequestRefusedError, not_found
-from airflow_adaptive._web.data.metadata_database.jobs import Job, find_job, release, teams_of
+from airflow_adaptive._web.data.metadata_database.jobs import Job, find_job, release
 
 MAX_NAME_CHARACTERS: Final = 700
 
@@ -163,7 +164,7 @@ def _are_authorized(
 
 def _teams(dags: Iterable[str], session: Session) -> Mapping[str, str | None]:
     """Return the teams of the DAGs, and release the connection: the auth manager may be a remote service that responds slowly."""
-    teams = teams_of(sorted(dags), session)
+    teams = teams_of_dags(sorted(dags), session)
     release(session)
     return teams
 

@@ -91,6 +91,12 @@ class DriverRuntime:
         """Execute the scheduler's directives until the driver ends; see `run_driver`. `notice` informs the user (`DriverStatus.notice`)."""
         settings, clock = self.settings, boot_time
         identity = _identity(self.spark, settings, notice)
+        own, of_standby = (
+            FileStatusReporter(
+                directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, warn=log.warning
+            )
+            for directory in (self.directory, self.directory.of_standby())
+        )
         interfaces = DriverInterfaces(
             journal=self.journal,
             workload=workload,
@@ -98,20 +104,12 @@ class DriverRuntime:
             termination=self.termination,
             balancer=LocalityBalancer(SparkPlacement(self.spark, warn=log.warning), clock=clock),
             start_operation=OperationThread,
-            reporter=FileStatusReporter(
-                self.directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, warn=log.warning
-            ),
+            reporter=own,
             clock=clock,
             sleep=_pause(identity, settings.directory),
             warn=log.warning,
         )
-        reporter = FileStatusReporter(
-            self.directory.of_standby(),
-            heartbeat_interval_s=settings.heartbeat_interval_s,
-            clock=clock,
-            warn=log.warning,
-        )
-        if (end := StandbyLoop(identity, interfaces, settings, reporter).wait()) is not None:
+        if (end := StandbyLoop(identity, interfaces, settings, of_standby).wait()) is not None:
             self.process.exit(EXIT_FENCED, "this driver is not to take over")
             return end
         self.termination.catch()

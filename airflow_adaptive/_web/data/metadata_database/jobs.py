@@ -22,7 +22,6 @@ from airflow_adaptive._airflow.internals import (
     TaskInstance,
     TaskOutletAssetReference,
     create_session,
-    teams_of_dags,
 )
 from airflow_adaptive._airflow.store.job_asset import FLEETS, JOBS, JobAsset, job_asset
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
@@ -98,11 +97,6 @@ def find_job(name: str, session: Session) -> Job | None:
     place = job_asset(name)
     found = _jobs(_job_documents(place, session), session) or _jobs_of_deleted_tasks(place.name, session)
     return next((job for job in found if job.name == name), None)
-
-
-def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | None]:
-    """DAG id -> team, for DAGs with a team."""
-    return teams_of_dags(list(dag_ids), session)
 
 
 def task_states(tasks: Collection[TaskKey], session: Session) -> dict[TaskKey, str | None]:
