@@ -13,8 +13,8 @@ from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._clusters.connection_form import CONNECTION_TYPE, HOOK_NAME
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.properties import masked
-from airflow_adaptive._clusters.standalone import connection_report
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
+from airflow_adaptive._clusters.standalone.client import connection_report
 from airflow_adaptive._core.ports import PortError
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
@@ -93,7 +93,7 @@ async def report(address: ClusterAddress | KubernetesAddress) -> str:
     """
     if isinstance(address, KubernetesAddress):
         return await _kubernetes(address)
-    return await connection_report.report(address)
+    return await connection_report(address)
 
 
 async def _kubernetes(address: KubernetesAddress) -> str:

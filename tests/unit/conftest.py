@@ -8,7 +8,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from airflow_adaptive.local.demo.flights import Flight, flights
+from airflow_adaptive.local.demo.replay import Flight, flights
 
 
 @pytest.fixture(scope="session", autouse=True)

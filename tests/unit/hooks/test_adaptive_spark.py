@@ -15,7 +15,6 @@ from airflow_adaptive._airflow.internals import AirflowSecretsBackendAccessDenie
 from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive._clusters.kubernetes import client
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.standalone import connection_report
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
 from airflow_adaptive._core.ports import ClusterRefusedError
 from airflow_adaptive.hooks import adaptive_spark
@@ -208,7 +207,7 @@ async def test_standalone_cluster_is_tested_at_its_masters(monkeypatch: pytest.M
     async def named(address: ClusterAddress) -> str:
         return address.master_url
 
-    monkeypatch.setattr(connection_report, "report", named)
+    monkeypatch.setattr(adaptive_spark, "connection_report", named)
     assert await report(parse_address("spark://h1", None, None, {})) == "spark://h1:7077"
 
 

@@ -28,19 +28,17 @@ from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import (
     planned_executor,
     spark_resources,
 )
-from airflow_adaptive._clusters.kubernetes.driver.pod_template import (
+from airflow_adaptive._clusters.kubernetes.driver.properties import (
+    FOLDER,
+    PROPERTIES_FILE,
     RESTART_POLICY,
+    TEMPLATE_FILE,
     executor_template,
+    launch_properties,
     literal,
     merged_env,
     read_template,
     spark_container,
-)
-from airflow_adaptive._clusters.kubernetes.driver.properties import (
-    FOLDER,
-    PROPERTIES_FILE,
-    TEMPLATE_FILE,
-    launch_properties,
     spark_properties,
     variables_of_template,
 )

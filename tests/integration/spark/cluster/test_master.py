@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
-from airflow_adaptive._clusters.standalone.client import StandaloneCluster
-from airflow_adaptive._clusters.standalone.connection_report import report
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster, connection_report
 from airflow_adaptive._core.ports import (
     ClusterRefusedError,
     ClusterUnreachableError,
@@ -127,7 +126,7 @@ async def test_setting_of_the_master_that_refuses_submissions_is_named_with_its_
             await cluster.submit(SUBMISSION)
         await cluster.close()
         with pytest.raises(ClusterRefusedError, match=rf"^Spark \d.* 0 workers, 0 of 0 slots are free\. .*{name}"):
-            await report(address(local))
+            await connection_report(address(local))
 
 
 @pytest.mark.long
@@ -138,7 +137,7 @@ async def test_settings_of_the_master_that_accept_submissions_pass() -> None:
         "spark.master.rest.maxRequestBodySize": "1m",
     }
     with LocalCluster(properties=accepted) as local:
-        assert "REST submission is enabled" in await report(address(local))
+        assert "REST submission is enabled" in await connection_report(address(local))
         cluster = StandaloneCluster(address(local))
         assert (await cluster.snapshot()).drivers == {}, "the report starts no driver"
         assert await cluster.submit(SUBMISSION)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_adaptive._clusters.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
+from airflow_adaptive._clusters.kubernetes.driver.properties import EXECUTOR_CONTAINER
 from airflow_adaptive._clusters.kubernetes.driver.status import CONTAINER
 from airflow_adaptive._clusters.kubernetes.job_pods import CORES_VARIABLE, EXECUTOR_ID
 from airflow_adaptive._clusters.kubernetes.names import EXECUTOR_REQUEST, ROLE, DriverIdentity, to_annotation

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive._clusters.standalone.connection_report import report
+from airflow_adaptive._clusters.standalone.client import connection_report
 from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError
 
 WORKER = {"webuiaddress": "http://w:8081", "cores": 4, "coresfree": 3, "memory": 9, "memoryfree": 9, "state": "ALIVE"}
@@ -36,7 +36,7 @@ class Master:
 
 async def result(handler: Any, **options: Any) -> str:
     address = ClusterAddress(masters=(MasterAddress(host="h1"),), **options)
-    return await report(address, httpx.MockTransport(handler))
+    return await connection_report(address, httpx.MockTransport(handler))
 
 
 @pytest.mark.asyncio
@@ -101,7 +101,7 @@ async def test_leader_among_several_masters_is_tested() -> None:
         return Master()(request)
 
     address = ClusterAddress(masters=(MasterAddress(host="h1"), MasterAddress(host="h2")))
-    assert (await report(address, httpx.MockTransport(masters))).startswith("Spark 4.3.0 at spark://h2:7077")
+    assert (await connection_report(address, httpx.MockTransport(masters))).startswith("Spark 4.3.0 at spark://h2:7077")
 
 
 @pytest.mark.asyncio

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from airflow_adaptive.local.demo.command import Sink, SinkLogError, committed_files, empty, example_dags
-from airflow_adaptive.local.demo.flights import CarrierHour
+from airflow_adaptive.local.demo.replay import CarrierHour
 
 
 def test_the_directory_stays_and_its_content_is_deleted(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_adaptive.local.demo.command import LAST_HOUR
-from airflow_adaptive.local.demo.flights import CarrierHour, Flight, differences, expected_rows
+from airflow_adaptive.local.demo.replay import CarrierHour, Flight, differences, expected_rows
 
 
 @pytest.mark.slow

@@ -12,10 +12,10 @@ import confluent_kafka
 import pytest
 
 from airflow_adaptive.local.demo.command import LAST_HOUR
-from airflow_adaptive.local.demo.flights import Flight
 from airflow_adaptive.local.demo.replay import (
     END,
     END_MARKER,
+    Flight,
     as_json,
     endless_days,
     publish_file,

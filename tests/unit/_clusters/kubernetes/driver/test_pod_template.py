@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.driver.pod_template import (
+from airflow_adaptive._clusters.kubernetes.driver.properties import (
     LAST_OUTPUT,
     executor_template,
     merged_env,
