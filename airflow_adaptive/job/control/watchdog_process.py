@@ -1,6 +1,6 @@
-"""The program of the process that ends a driver whose lease has expired; see `watchdog`.
+"""The program of the process that ends a driver whose lease has expired; see `fence.LeaseWatchdog`.
 
-The program must not depend on other modules, because `watchdog` passes its source to a new interpreter.
+The program must not depend on other modules, because `fence` passes its source to a new interpreter.
 """
 
 from __future__ import annotations
