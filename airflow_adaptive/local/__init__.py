@@ -3,4 +3,4 @@
 from airflow_adaptive.local.cluster import LocalCluster, LocalWorker
 from airflow_adaptive.local.waiting import LocalClusterError, wait_until
 
-__all__ = ["LocalCluster", "LocalClusterError", "LocalWorker", "wait_until", "wait_until_async"]
+__all__ = ["LocalCluster", "LocalClusterError", "LocalWorker", "wait_until"]

@@ -46,6 +46,7 @@ from airflow_adaptive._clusters.kubernetes.driver.status import CONTAINER
 from airflow_adaptive._clusters.kubernetes.names import (
     APPLICATION,
     EXECUTOR_REQUEST,
+    JOB,
     ROLE,
     DriverIdentity,
     Json,
@@ -250,6 +251,7 @@ def driver_pod(
     spec = {
         **given,
         **_placement(properties, given),
+        **({"affinity": _standby_affinity(given, identity)} if submission.is_standby else {}),
         "restartPolicy": RESTART_POLICY,
         "containers": [container, *others],
         "volumes": [*(given.get("volumes") or ()), *volumes, _files(identity, secret_keys, code_paths)],
@@ -322,6 +324,15 @@ def _placement(properties: Mapping[str, str], given: Json) -> dict[str, Any]:
     scheduler = properties.get("spark.kubernetes.scheduler.name")
     fields = {"nodeSelector": selector, "serviceAccountName": account, "schedulerName": scheduler}
     return {name: value for name, value in fields.items() if value}
+
+
+def _standby_affinity(given: Json, identity: DriverIdentity) -> Json:
+    """Return the affinity of a standby, which prefers another node than that of the driver: otherwise both would end with the node."""
+    affinity, preferred = given.get("affinity") or {}, "preferredDuringSchedulingIgnoredDuringExecution"
+    others = affinity.get("podAntiAffinity") or {}
+    drivers = {"matchLabels": {JOB: identity.labels[JOB], ROLE: "driver"}}
+    term = {"weight": 100, "podAffinityTerm": {"labelSelector": drivers, "topologyKey": "kubernetes.io/hostname"}}
+    return {**affinity, "podAntiAffinity": {**others, preferred: [*(others.get(preferred) or ()), term]}}
 
 
 def _files(identity: DriverIdentity, secret_keys: Sequence[str], code_paths: Mapping[str, str]) -> Json:

@@ -36,12 +36,12 @@ from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Tran
 from airflow_adaptive._core.view import JobHistory, JobView, SchedulerStateName, TaskKey, Urls, failure_record
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.publishing.publisher import job_view
-from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.lab.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 from tests.support.airflow.published_documents import history
+from tests.support.waiting import wait_until_async
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
 EXECUTING = Scenario().given_executing(2)
