@@ -1,7 +1,8 @@
 """How long a job writes nothing when its driver is killed or replaced by a new deployment, with and without a prepared driver: `make lab TASK=bench-takeover`.
 
 Each case is a job on an embedded cluster of its own, with input all the time. The times are those of the sink: from the kill, or from the end of the
-last batch of the old driver, to the end of the first batch of the new one. All cases run in one call, in turn, so that their ratios mean something.
+last batch of the old driver, to the end of the first batch of the new one. All cases run in one call, in turn, so that their ratios mean something,
+beside Flink: a killed TaskManager, a killed JobManager, and a job that is replaced by way of a savepoint.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from typing import Any, Final
 
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.lab.benchmarks.balance import machine_line
+from tests.lab.benchmarks.rescale.flink.failover import FAILOVERS, measure_failovers
+from tests.lab.benchmarks.rescale.flink.installation import install
 from tests.lab.faults.harness.job_under_fault import JobUnderFault
 from tests.support.published_tables import publish
+from tests.support.repository import ROOT
 
 CASES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "killed driver, no standby": ("kill", {}),
@@ -28,7 +32,9 @@ CASES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "new deployment, not prepared": ("deploy", {"prepare_deployments": False}),
     "new deployment, prepared": ("deploy", {}),
 }
-"""Name -> what happens to the driver, and the options of the job. The first case of each kind is the one that the ratios compare with."""
+"""Name -> what happens to the driver, and the options of the job. The ratios compare with the first case of each kind."""
+
+ENVIRONMENT: Final = ROOT / ".bench" / "flink"
 
 FILE_INTERVAL_S: Final = 0.5
 
@@ -96,7 +102,8 @@ def table(found: Mapping[str, list[float]]) -> Iterator[str]:
     base: dict[str, float] = {}
     for name, times in found.items():
         median = statistics.median(times)
-        ratio = median / base.setdefault(CASES[name][0], median)
+        kind = CASES[name][0] if name in CASES else "kill" if FAILOVERS[name] else "deploy"
+        ratio = median / base.setdefault(kind, median)
         yield f"| {name} | {len(times)} | {median:.1f} | {max(times):.1f} | {ratio:.2f} |"
 
 
@@ -105,6 +112,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.benchmarks.takeover", description=__doc__)
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--write", type=Path, help="page whose section is rewritten")
+    parser.add_argument(
+        "--no-flink", action="store_true", help="without the comparison with Flink, which is installed if it is missing"
+    )
     arguments = parser.parse_args()
     found: dict[str, list[float]] = {}
     for name, (kind, options) in CASES.items():
@@ -114,6 +124,11 @@ def main() -> None:
                 for number in range(arguments.repetitions)
             ]
         print(name, [round(it, 1) for it in found[name]], flush=True)
+    if not arguments.no_flink:
+        install(ENVIRONMENT)
+        for name, process in FAILOVERS.items():
+            found[name] = measure_failovers(ENVIRONMENT, process, arguments.repetitions)
+            print(name, [round(it, 1) for it in found[name]], flush=True)
     body = "\n".join([machine_line(), "", *table(found)])
     print(body)
     if arguments.write is not None:

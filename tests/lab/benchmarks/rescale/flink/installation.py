@@ -1,6 +1,6 @@
 """Flink with its adaptive scheduler: from the wheel, in an environment of its own, on 127.0.0.1.
 
-One JobManager and two TaskManagers with a slot each. Both run all the time: the bounds of the job
+One JobManager and two TaskManagers with a slot each. They run all the time, but where a case kills one: the bounds of the job
 (`PUT /jobs/<id>/resource-requirements`, FLIP-291), as with us.
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -28,13 +30,16 @@ VERSION: Final = "2.3.0"
 PACKAGE: Final = f"apache-flink=={VERSION}"
 
 INSTALL_TIMEOUT_S: Final = 900.0
-START_TIMEOUT_S: Final = 90.0
+START_TIMEOUT_S: Final = 240.0
 HTTP_TIMEOUT_S: Final = 10.0
 LOOK_S: Final = 0.1
 
 SLOTS: Final = 2
 
 CHECKPOINT_INTERVAL: Final = "1 s"
+
+ZOOKEEPER_SESSION: Final = "5 s"
+"""How long Flink believes in a JobManager that is silent. Its default is 60 s, and the comparison should not consist of this wait."""
 
 
 class FlinkMissingError(RuntimeError):
@@ -77,14 +82,15 @@ def _home(environment: Path) -> Path | None:
     return next((flink.parents[1] for flink in homes if metadata), None)
 
 
-def configuration(folder: Path, scratch: Path, ports: Mapping[str, int], java_options: str) -> str:
+def configuration(folder: Path, scratch: Path, ports: Mapping[str, int], java_options: str, *, is_ha: bool) -> str:
     """`config.yaml`: flat keys, as Flink takes them too.
 
     Args:
         folder: for what it keeps.
         scratch: for what it does not; RocksDB makes the name of a file of its whole path, which must not be long.
-        ports: rpc, blob and rest.
+        ports: rpc, blob, rest and zookeeper.
         java_options: what opens Java's modules.
+        is_ha: whether a JobManager that starts continues the jobs of one that was killed.
     """
     options = {
         "env.java.opts.all": java_options,
@@ -113,6 +119,14 @@ def configuration(folder: Path, scratch: Path, ports: Mapping[str, int], java_op
         "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
         "io.tmp.dirs": scratch,
     }
+    if is_ha:
+        options |= {
+            "high-availability.type": "zookeeper",
+            "high-availability.zookeeper.quorum": f"{HOST}:{ports['zookeeper']}",
+            "high-availability.storageDir": (folder / "ha").as_uri(),
+            "high-availability.zookeeper.client.session-timeout": ZOOKEEPER_SESSION,
+            "high-availability.jobmanager.port": ports["rpc"],
+        }
     return "".join(f"{name}: {value}\n" for name, value in options.items())
 
 
@@ -125,17 +139,20 @@ def java_options(shipped: str) -> str:
 class Flink:
     """A cluster with one job; a context manager, which ends all of it."""
 
-    def __init__(self, home: Path, folder: Path) -> None:
+    def __init__(self, home: Path, folder: Path, *, is_ha: bool = False) -> None:
         """Describe it; nothing is started yet.
 
         Args:
             home: with `bin`, `lib` and `conf`.
             folder: for all that it writes.
+            is_ha: with ZooKeeper, so that a new JobManager continues the job.
         """
         self._home = home
         self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._ports = {name: free_port() for name in ("rpc", "blob", "rest")}
+        self._is_ha = is_ha
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._clients: list[subprocess.Popen[bytes]] = []
+        self._ports = {name: free_port() for name in ("rpc", "blob", "rest", "zookeeper")}
         self._scratch = tempfile.TemporaryDirectory(prefix="flink-", ignore_cleanup_errors=True)
         self._job = ""
         self._wide: frozenset[str] = frozenset()
@@ -153,16 +170,20 @@ class Flink:
             (self._folder / name).mkdir(parents=True)
         conf = self._folder / "conf"
         shutil.copytree(self._home / "conf", conf)
-        options = configuration(
-            self._folder, Path(self._scratch.name), self._ports, java_options((conf / "config.yaml").read_text())
-        )
+        java = java_options((conf / "config.yaml").read_text())
+        options = configuration(self._folder, Path(self._scratch.name), self._ports, java, is_ha=self._is_ha)
         (conf / "config.yaml").write_text(options)
+        peer = f"server.1={HOST}:{free_port()}:{free_port()}"
+        (conf / "zoo.cfg").write_text(
+            f"tickTime=1000\ninitLimit=10\nsyncLimit=5\ndataDir={self._folder / 'zookeeper'}\nclientPort={self._ports['zookeeper']}\n"
+            f"clientPortAddress={HOST}\nadmin.enableServer=false\n{peer}\n"
+        )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        processes.end(self._processes)
+        processes.end([*self._daemons.values(), *self._clients])
         self._scratch.cleanup()
 
     @property
@@ -172,27 +193,54 @@ class Flink:
 
     def start(self) -> None:
         """Start JobManager and TaskManagers, and wait for their slots."""
-        self._daemon("jobmanager", "jobmanager.sh")
-        for number in range(SLOTS):
-            self._daemon(f"taskmanager-{number}", "taskmanager.sh", f"-Dtaskmanager.resource-id=tm-{number}")
+        if self._is_ha:
+            self.start_process("zookeeper")
+        for name in ("jobmanager", *(f"taskmanager-{number}" for number in range(SLOTS))):
+            self.start_process(name)
         self._wait(lambda: self._answers() and self._get("/overview")["slots-total"] == SLOTS, "Flink's slots")
 
-    def submit(self, script: Path, *arguments: Path | str) -> None:
-        """Start the job and wait until all of its tasks run."""
+    def start_process(self, name: str) -> None:
+        """Start a process: "zookeeper", "jobmanager" or "taskmanager-<n>", again if it was killed."""
+        script = self._home / "bin" / f"{name.partition('-')[0]}.sh"
+        command = [str(script), "start-foreground", *(["1"] if name == "zookeeper" else [])]
+        self._daemons[name] = processes.start(command, self._folder / "log" / f"{name}.out", env=self._env)
+
+    def kill(self, name: str) -> float:
+        """Kill a process with -9, and start it again at once, as a process manager does. Return the time of the kill."""
+        at = time.time()
+        os.killpg(self._daemons[name].pid, signal.SIGKILL)
+        self._daemons[name].wait()
+        self.start_process(name)
+        return at
+
+    def submit(self, script: Path, *arguments: Path | str, savepoint: str = "") -> None:
+        """Start the job, from a savepoint if there is one, and wait until all of its tasks run."""
         python = str(_python(self._home))
         flink = str(self._home / "bin" / "flink")
-        command = [flink, "run", "-d", "-pyexec", python, "-pyclientexec", python, "-py", str(script)]
+        command = [flink, "run", "-d", "-pyexec", python, "-pyclientexec", python]
+        command += [*(("-s", savepoint) if savepoint else ()), "-py", str(script)]
         log = self._folder / "log" / "submit.out"
         client = processes.start([*command, *map(str, arguments)], log, env=self._env)
-        self._processes.append(client)
+        self._clients.append(client)
         wait_until(lambda: client.poll() is not None, START_TIMEOUT_S, "Flink's client")
         if client.returncode:
             raise RuntimeError(f"Flink's client ended with {client.returncode}: {log.read_text()[-1000:]}")
-        (job,) = self._get("/jobs/overview")["jobs"]
+        (job,) = (it for it in self._get("/jobs/overview")["jobs"] if it["state"] not in {"FINISHED", "CANCELED"})
         self._job = job["jid"]
         bounds = self._get(f"/jobs/{self._job}/resource-requirements")
         self._wide = frozenset(it for it, status in bounds.items() if status["parallelism"]["upperBound"] > 1)
         self.wait_running(SLOTS)
+
+    def stop(self) -> str:
+        """Stop the job with a savepoint, and return where the savepoint is."""
+        path, body = f"/jobs/{self._job}/stop", {"targetDirectory": str(self._folder / "savepoints"), "drain": False}
+        answer = httpx.post(self._url(path), json=body, timeout=HTTP_TIMEOUT_S, trust_env=False).raise_for_status()
+        trigger = f"/jobs/{self._job}/savepoints/{answer.json()['request-id']}"
+        wait_until(
+            lambda: self._get(trigger)["status"]["id"] == "COMPLETED", START_TIMEOUT_S, "Flink's savepoint", LOOK_S
+        )
+        location: str = self._get(trigger)["operation"]["location"]
+        return location
 
     def request(self, slots: int) -> None:
         """Change the bounds: each vertex may have so many subtasks, if it could have more than one at all, unlike a committer."""
@@ -220,13 +268,9 @@ class Flink:
         widths = {vertex["parallelism"] for vertex in vertices if vertex["id"] in self._wide}
         return widths == {slots} and all(vertex["tasks"]["RUNNING"] == vertex["parallelism"] for vertex in vertices)
 
-    def _daemon(self, name: str, script: str, *arguments: str) -> None:
-        command = [str(self._home / "bin" / script), "start-foreground", *arguments]
-        self._processes.append(processes.start(command, self._folder / "log" / f"{name}.out", env=self._env))
-
     def _wait(self, condition: Any, what: str) -> None:
         def met() -> bool:
-            if any(process.poll() is not None for process in self._processes[: SLOTS + 1]):
+            if any(process.poll() is not None for process in self._daemons.values()):
                 raise RuntimeError(f"a process of Flink has ended: {self.log.read_text()[-1000:]}")
             return bool(condition())
 
