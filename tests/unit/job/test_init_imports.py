@@ -37,7 +37,7 @@ def imported_without_spark(*modules: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_protocol_and_control_loop_import_without_spark():
-    assert {name.rpartition(".")[2] for name in MODULES} >= {"documents", "failures", "conf", "driver_loop", "watchdog"}
+    assert {name.rpartition(".")[2] for name in MODULES} >= {"documents", "failures", "conf", "driver_loop", "fence"}
     done = imported_without_spark("airflow_adaptive.job", *MODULES)
     assert done.returncode == 0, done.stderr
 
