@@ -256,6 +256,7 @@ def installed(
     replacements: dict[str, Any] = {
         "DriverProcess": lambda spark: spark.process,
         "HadoopJobDirectory": lambda spark, _: spark.directory,
+        "JournalFolder": lambda directory, clock: SimpleNamespace(wait=lambda seconds, sleep: sleep(seconds)),
         "SparkExecutorPool": lambda spark, **_: spark.executors,
         "SparkPlacement": lambda spark, **_: None,
         "LocalityBalancer": lambda placement, clock: SimulatedBalancer(),
