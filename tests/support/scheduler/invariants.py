@@ -278,10 +278,10 @@ def check_commands(before: SchedulerState, step: Step) -> None:
 
 
 def check_restarts(before: SchedulerState, event: Event, step: Step) -> None:
-    """The restart strategy decides exactly once for each recoverable failure, and for no other event."""
+    """The restart strategy decides exactly once for each recoverable failure that has not been repeated too often, and for no other event."""
     strategy, current = before.options.restart_strategy, step.state.current
     failure = None if is_outdated(before, event) else decided_failure(before, event, step)
-    restarts = failure is not None and may_recover(before, failure)
+    restarts = failure is not None and may_recover(before, failure) and not gives_up(step, event, failure)
     if isinstance(strategy, FixedDelay):
         assert step.state.restarts.attempts - before.restarts.attempts == restarts
     if failure is None:
@@ -299,6 +299,11 @@ def may_recover(state: SchedulerState, failure: Failure) -> bool:
     """What the policy says under this job's options."""
     mends_not, mends = state.options.non_recoverable_failures, state.options.recoverable_failures
     return is_recoverable(failure, mends_not, mends, was_accepted=state.was_accepted, has_run=state.has_run)
+
+
+def gives_up(step: Step, event: Event, failure: Failure) -> bool:
+    """Whether the deployment has failed too often in the same way before its first batch."""
+    return step.state.proved.repetitions(failure, event.at) >= step.state.options.max_failures_before_first_batch
 
 
 def attempts_allowed(state: SchedulerState) -> int:
