@@ -72,8 +72,8 @@ class InterceptedPort:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._port, name)
 
-        async def call(*args: Any) -> Any:
-            return await self._intercept(name, partial(method, *args))
+        async def call(*args: Any, **named: Any) -> Any:
+            return await self._intercept(name, partial(method, *args, **named))
 
         return call
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive.autoscaling.advisor import PolicyAdvisor
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from tests.lab.fakes.manual_clock import START
-from tests.lab.fleet.jobs import JobFleet
+from tests.lab.fleet.jobs import Call, JobFleet
 from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.quick_jobs import QUICK
 
@@ -130,6 +131,24 @@ def test_loop_remembers_what_a_prepared_standby_has_reported() -> None:
     fleet.run(120)
     view = job.store.views[-1]
     assert view.preparation == Preparation(deployment=view.scheduler.deployment)
+
+
+def test_next_loop_does_not_kill_the_standby_as_a_driver_that_is_forgotten() -> None:
+    forgotten: list[frozenset[int]] = []
+
+    async def intercept(name: str, call: Call) -> Any:
+        if name == "kill_epochs":
+            forgotten.append(call.args[2])
+        return await call()
+
+    fleet = JobFleet()
+    fleet.add_triggerer()
+    fleet.add_workers(8)
+    job = fleet.add_job("first", (1, 1), standby="driver", **QUICK)
+    fleet.run(120)
+    job.start_loop(intercept=intercept)
+    fleet.run(20)
+    assert (job.store.views[-1].scheduler.last_epoch, forgotten) == (2, [frozenset()])
 
 
 @pytest.fixture

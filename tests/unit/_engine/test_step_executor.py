@@ -12,6 +12,7 @@ import pytest
 from airflow_adaptive._core.protocol.documents import FailureReport
 from airflow_adaptive._core.scheduler.state import Executing
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
+from airflow_adaptive._engine.cluster.shared_cluster import Participant
 from airflow_adaptive._engine.loop import RunLimits
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import Simulation
@@ -56,7 +57,11 @@ def test_function_that_fails_for_another_plan_leaves_the_job_as_it_was(small: Si
     assert small.states.count("Deploying") == 2
 
 
-def test_new_attempt_with_other_properties_gets_a_new_driver(small: Simulation) -> None:
+def test_new_attempt_with_other_properties_gets_a_new_driver(
+    small: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a plan that was left without its slots delays larger plans."""
+    monkeypatch.setattr(Participant, "back_off", None)
     run_until(small, 60)
     options = replace(small.spec.options, prepare_deployments=False)
     conf = {"spark.sql.session.timeZone": "UTC"}

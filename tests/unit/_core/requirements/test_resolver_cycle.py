@@ -398,3 +398,14 @@ def test_suspended_job_is_resumed_within_what_the_policy_requests():
     job.store.requests, job.spec = ControlRequests(), replace(job.spec, attempt="attempt-2")
     job.clock._now = START + timedelta(minutes=70)
     assert running_on(job.run(RunLimits(recycle_at=START + timedelta(minutes=75)))) == 4
+
+
+def test_other_source_of_the_same_bounds_is_active_from_its_own_time_on():
+    state, memory, times = executing(), ResolverMemory(), []
+    override = ControlRequests(requirements=state.requirements, requester=Requester(requested_by="ann"))
+    for minute, requests in enumerate((ControlRequests(), override, override)):
+        at = START + timedelta(minutes=minute)
+        given = ResolverInput(state=state, control_requests=requests, status=None, costs={}, at=at, memory=memory)
+        resolved, memory = RequirementsResolver().resolve(given)
+        times.append(resolved.source.since)
+    assert times == [None, START + timedelta(minutes=1), START + timedelta(minutes=1)]
