@@ -45,7 +45,7 @@ demo: install ## run a real job on a real Airflow and a real Spark cluster (at m
 playground: install ui ## run the demo, then keep Airflow, Spark and the job running until Ctrl-C
 	$(BIN)/python -m airflow_adaptive.local demo --stay
 
-test: install ui ## run what `check` runs, the slow unit tests, 12 fleets, and the main tests on real Spark, on real Airflow and in a browser (about 15 minutes on two cores)
+test: install ui ## run what `check` runs, the slow unit tests, 12 fleets, and the main tests on real Spark, on real Airflow and in a browser (25 to 30 minutes on two cores)
 	$(MAKE) --jobs=2 $(SYNC) UNIT="not long" lint unit test-page test-fleets
 	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(SYNC) test-airflow test-spark
