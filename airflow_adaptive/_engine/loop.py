@@ -209,8 +209,11 @@ class Loop:
         try:
             while not self._is_over() and not self._is_reached(self._limits.recycle_at):
                 await self._run_cycle()
-                pause, hint = self._ports.clock.sleep(self._pause()), self._ports.hint
-                self._is_hinted = await (pause if hint is None else hint.wait(pause)) is True
+                pause = self._ports.clock.sleep(self._pause())
+                if self._ports.hint is None:
+                    await pause
+                else:
+                    self._is_hinted = await self._ports.hint.wait(pause)
             await self._clean_up()
         finally:
             self._publisher.close()
@@ -326,8 +329,8 @@ class Loop:
         prepared, probed = self._memory.prepared_spec(wanted, self._spec), self._probe.offered
         demand = slot_demand(self._current_spec, wanted, self._now(), prepared=prepared, may_probe=probed)
         waits = isinstance(self.state.current, Restarting | WaitingForResources) and not self._file_polling.is_crowded
-        max_age = self._poll_interval if waits else self._spec.options.poll_interval
-        max_age *= not self._is_hinted
+        interval = self._poll_interval if waits else self._spec.options.poll_interval
+        max_age = timedelta(0) if self._is_hinted else interval
         observation = await self._observer.observe_cluster(reported, demand, self.state, max_age, self._now())
         if observation.is_driver_over:
             await self._observer.read_last_status()

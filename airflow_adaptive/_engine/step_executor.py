@@ -52,6 +52,8 @@ from airflow_adaptive._engine.journal.journal import Journal
 from airflow_adaptive._engine.once_logger import OnceLogger
 from airflow_adaptive._engine.spec import JobSpec
 
+log = logging.getLogger(__name__)
+
 DRIVER_DEFAULTS = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "131072",
     "spark.log.level": "WARN",
@@ -175,8 +177,6 @@ def _most_slots(spec: JobSpec) -> int:
     ceiling = {name: ParallelismRange(1, most) for name, most in spec.graph.max_parallelism.items()}
     return required_slots(spec.graph, ceiling)
 
-
-log = logging.getLogger(__name__)
 
 Publish = Callable[[SchedulerState], Awaitable[None]]
 """Publishes a state that the job has just entered."""

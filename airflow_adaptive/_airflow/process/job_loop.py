@@ -42,16 +42,16 @@ from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.autoscaling.advisor import advisor
 
+log = logging.getLogger(__name__)
+
 END_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task instance that has ended (airflow-core, `TaskInstanceState`)."""
-
 
 LEFT_THE_LIST = frozenset({"removed", "upstream_failed"})
 """States of a task instance of a mapped task that ended without an attempt, because its list has changed or is missing."""
 
 NOT_IDENTIFIED = frozenset({None, "none", "scheduled", "queued", "restarting", "running"})
 """States of a task instance of which it is not known which job it runs. A task that begins to run has the XComs of its previous attempt for a moment."""
-
 
 MAY_END_BEFORE_A_LOOP = NOT_IDENTIFIED | {"up_for_retry"}
 """States in which a task instance has no loop, and may end before it has one."""
@@ -143,8 +143,6 @@ def _is_run_active(task: TaskKey) -> bool:
     count = RuntimeTaskInstance.get_dr_count(dag_id=task.dag_id, run_ids=[task.run_id], states=["queued", "running"])
     return bool(count)
 
-
-log = logging.getLogger(__name__)
 
 KILL_GRACE = timedelta(seconds=10)
 """Longest graceful stop of a killed task. Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""

@@ -31,6 +31,8 @@ from airflow_adaptive._web.api.schemas import Problem, VertexRequirements
 from airflow_adaptive._web.api.security import get_user
 from airflow_adaptive._web.data.errors import RequestRefusedError
 
+log = logging.getLogger(__name__)
+
 API: Final = "/api/v1"
 
 DESCRIPTION: Final = """
@@ -226,8 +228,6 @@ def _parameter(parameter: dict[str, Any]) -> str:
     return f"<li><code>{name}</code> ({where}): {escape(parameter.get('description', ''))}</li>"
 
 
-log = logging.getLogger(__name__)
-
 MEDIA_TYPE: Final = "application/problem+json"
 
 KIND: Final = "urn:airflow-adaptive:problem:"
@@ -284,7 +284,7 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
             status = HTTPStatus.UNPROCESSABLE_ENTITY
             return response(RequestRefusedError(status, "invalid-parameters", detail, errors), request.url.path)
         case _:
-            assert isinstance(error, HTTPException), "`install` names no other class"
+            assert isinstance(error, HTTPException), "`render_errors` names no other class"
             return _http_response(error, request.url.path)
 
 

@@ -48,6 +48,8 @@ from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, MissingSlotsError, QueryStillRunsError, Watchdog
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink, SupersededDirectiveError
 
+log = logging.getLogger(__name__)
+
 EXIT_TIMEOUT_S: Final = 30.0
 """Time in seconds after which a released executor has exited: a worker kills it after ten seconds (`spark.deploy.ExecutorRunner`)."""
 
@@ -132,8 +134,6 @@ class ExecutorRescale:
 
         return self._workload.running.act_between_batches(self._settings.stop_timeout_s, pause, act)
 
-
-log = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 1
 """Exit code of a driver in which nothing can run any more."""

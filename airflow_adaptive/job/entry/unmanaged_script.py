@@ -59,6 +59,8 @@ from airflow_adaptive.job.queries.writers import AdaptiveJobError, query_name
 from airflow_adaptive.job.spark_internals import java_class, writer_option
 from airflow_adaptive.job.state.checkpoint import Checkpoint
 
+log = logging.getLogger(__name__)
+
 OPTION: Final = "checkpointLocation"
 ROOT_PROPERTY: Final = "spark.sql.streaming.checkpointLocation"
 
@@ -205,8 +207,6 @@ def _is_on(path: Path, folder: Path) -> bool:
     between = (parent for parent in (path, *path.parents) if parent != folder and parent.is_relative_to(folder))
     return path.is_relative_to(folder) and not any(map(os.path.ismount, between))
 
-
-log = logging.getLogger(__name__)
 
 NOTE: Final = (
     "the script starts its queries itself, without AdaptiveJob: a rescale adds and removes executors, and every other change needs a "

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -39,9 +40,10 @@ def measure_failovers(environment: Path, process: str, repetitions: int) -> list
         with Flink(find(environment), root / "flink", is_ha=process == "jobmanager") as flink:
             flink.start()
             flink.submit(SCRIPT, root / "in", root / "out")
+            output = Output(root / "out")
             with feeding(root / "in") as created:
-                wait_visible(root, lambda sink: len(sink.highest) == KEYS)
-                return [measure_failover(flink, root, process, created) for _ in range(repetitions)]
+                output.wait("the state", lambda: len(output.sink.highest) == KEYS)
+                return [measure_failover(flink, output, process, created) for _ in range(repetitions)]
 
 
 @contextmanager
@@ -66,32 +68,38 @@ def feeding(folder: Path) -> Iterator[dict[int, float]]:
         thread.join()
 
 
-def measure_failover(flink: Flink, root: Path, process: str, created: dict[int, float]) -> float:
+def measure_failover(flink: Flink, output: Output, process: str, created: dict[int, float]) -> float:
     """Kill the process, or replace the job, once."""
     before = len(created) + 5
-    wait_visible(root, lambda sink: before in sink.seen)
+    output.wait("records before the fault", lambda: before in output.sink.seen)
     if process:
         began = flink.kill(process)
     else:
         savepoint = flink.stop()
-        began = max(visible(root).seen.values())
-        flink.submit(SCRIPT, root / "in", root / "out", savepoint=savepoint)
+        output.sink.read(output.folder)
+        began = max(output.sink.seen.values())
+        flink.submit(SCRIPT, output.folder.parent / "in", output.folder, savepoint=savepoint)
 
     def seen() -> list[float]:
-        return [at for number, at in visible(root).seen.items() if created.get(number, 0) > began and at > began]
+        return [at for number, at in output.sink.seen.items() if created.get(number, 0) > began and at > began]
 
-    wait_until(lambda: len(seen()) >= 10, EFFECT_S, "records after the fault", 0.1)
+    output.wait("records after the fault", lambda: len(seen()) >= 10)
     flink.wait_running(SLOTS)
     return min(seen()) - began
 
 
-def visible(root: Path) -> SinkFiles:
-    """Return what the sink has committed."""
-    sink = SinkFiles()
-    sink.read(root / "out")
-    return sink
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the sink has committed to a folder. Each file is read once, so that the reading does not disturb what is measured."""
 
+    folder: Path
+    sink: SinkFiles = field(default_factory=SinkFiles)
 
-def wait_visible(root: Path, condition: Callable[[SinkFiles], bool]) -> None:
-    """Wait until the output of the job fulfils a condition."""
-    wait_until(lambda: condition(visible(root)), EFFECT_S, "the output of Flink", 0.5)
+    def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait until the output fulfils a condition."""
+
+        def met() -> bool:
+            self.sink.read(self.folder)
+            return condition()
+
+        wait_until(met, EFFECT_S, f"{what} in the output of Flink", 0.1)

@@ -173,11 +173,12 @@ class Flink:
         java = java_options((conf / "config.yaml").read_text())
         options = configuration(self._folder, Path(self._scratch.name), self._ports, java, is_ha=self._is_ha)
         (conf / "config.yaml").write_text(options)
-        peer = f"server.1={HOST}:{free_port()}:{free_port()}"
-        (conf / "zoo.cfg").write_text(
-            f"tickTime=1000\ninitLimit=10\nsyncLimit=5\ndataDir={self._folder / 'zookeeper'}\nclientPort={self._ports['zookeeper']}\n"
-            f"clientPortAddress={HOST}\nadmin.enableServer=false\n{peer}\n"
-        )
+        if self._is_ha:
+            peer = f"server.1={HOST}:{free_port()}:{free_port()}"
+            (conf / "zoo.cfg").write_text(
+                f"tickTime=1000\ninitLimit=10\nsyncLimit=5\ndataDir={self._folder / 'zookeeper'}\nclientPort={self._ports['zookeeper']}\n"
+                f"clientPortAddress={HOST}\nadmin.enableServer=false\n{peer}\n"
+            )
         return self
 
     def __exit__(
