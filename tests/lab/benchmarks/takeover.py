@@ -15,9 +15,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.distribution import find_spark
 from tests.lab.benchmarks.balance import machine_line
 from tests.lab.benchmarks.rescale.flink.failover import FAILOVERS, measure_failovers
 from tests.lab.benchmarks.rescale.flink.installation import install
@@ -38,16 +40,32 @@ ENVIRONMENT: Final = ROOT / ".bench" / "flink"
 
 FILE_INTERVAL_S: Final = 0.5
 
+FORGIVING: Final = {"restart_strategy": {"type": "exponential-delay", "reset-backoff-threshold": "1 s"}}
+"""Each kill is the first failure of a healthy job."""
+
+
+def warm_conf(archive: Path) -> dict[str, str]:
+    """Return the conf of docs/guides/start-faster.md with an archive of classes."""
+    jars, shared = str(find_spark().home / "jars" / "*"), f"-XX:SharedArchiveFile={archive.resolve()}"
+    return {
+        "spark.driver.defaultJavaOptions": f"{shared} -XX:TieredStopAtLevel=1",
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.defaultJavaOptions": shared,
+        "spark.executor.extraClassPath": jars,
+    }
+
 
 @contextmanager
-def running(options: Mapping[str, Any]) -> Iterator[JobUnderFault]:
+def running(options: Mapping[str, Any], conf: Mapping[str, str] = MappingProxyType({})) -> Iterator[JobUnderFault]:
     """Run a job that has input all the time, on a worker with room for two drivers with an executor each."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, LocalCluster() as cluster:
         cluster.add_worker(cores=4, memory_mb=4096)
         root = Path(folder)
         (root / "jobs").mkdir()
         job, stopped = (
-            JobUnderFault(cluster, root / "job", root / "jobs", changes={"options": options}),
+            JobUnderFault(
+                cluster, root / "job", root / "jobs", changes={"options": {**FORGIVING, **options}, "conf": conf}
+            ),
             threading.Event(),
         )
 
@@ -83,7 +101,7 @@ def measure(job: JobUnderFault, kind: str, *, awaits_standby: bool, number: int)
         for process in job.driver_processes():
             process.kill()
     else:
-        job.changes = {**job.changes, "conf": {"spark.deployed.by": str(number)}}
+        job.changes = {**job.changes, "conf": {**job.changes["conf"], "spark.deployed.by": str(number)}}
         job.start_loop(attempt=str(number + 2))
 
     def ends() -> list[int]:
@@ -113,12 +131,18 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--write", type=Path, help="page whose section is rewritten")
     parser.add_argument(
+        "--archive",
+        type=Path,
+        help="archive of docs/deployment/class-archive.sh, for the drivers and executors of all jobs",
+    )
+    parser.add_argument(
         "--no-flink", action="store_true", help="without the comparison with Flink, which is installed if it is missing"
     )
     arguments = parser.parse_args()
+    conf = {} if arguments.archive is None else warm_conf(arguments.archive)
     found: dict[str, list[float]] = {}
     for name, (kind, options) in CASES.items():
-        with running(options) as job:
+        with running(options, conf) as job:
             found[name] = [
                 measure(job, kind, awaits_standby="standby" in options, number=number)
                 for number in range(arguments.repetitions)
