@@ -20,7 +20,6 @@ DEMO := tests.support.kafka_demo
 endif
 
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
-UNIT := not slow and not long
 UNIT_TESTS := tests/unit tests/repository tests/lab/unit tests/lab/faults/unit
 
 .DEFAULT_GOAL := help
@@ -45,8 +44,8 @@ demo: install ## run a real job on a real Airflow and a real Spark cluster (at m
 playground: install ui ## run the demo, then keep Airflow, Spark and the job running until Ctrl-C
 	$(BIN)/python -m airflow_adaptive.local demo --stay
 
-test: install ui ## run what `check` runs, the slow unit tests, 12 fleets, and the main tests on real Spark, on real Airflow and in a browser (25 to 30 minutes on two cores)
-	$(MAKE) --jobs=2 $(SYNC) UNIT="not long" lint unit test-page test-fleets
+test: install ui ## run what `check` runs, 8 fleets, and the main tests on real Spark, on real Airflow and in a browser (15 minutes on two cores)
+	$(MAKE) --jobs=2 $(SYNC) lint unit test-page test-fleets
 	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(SYNC) test-airflow test-spark
 
@@ -55,7 +54,7 @@ test-page: ui
 	$(BIN)/python airflow_adaptive/_web/ui/build.py check
 
 test-fleets: install
-	$(BIN)/python -m tests.lab fleet 1-12
+	$(BIN)/python -m tests.lab fleet 1-8
 
 test-airflow: install ui
 	$(BIN)/python -m pytest -m "not long" tests/integration/airflow tests/integration/browser
@@ -132,10 +131,10 @@ lint: install ## check style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: install ## run the unit tests that are not slow, and require full branch coverage of the scheduler
-	$(BIN)/python -m pytest -m "$(UNIT)" $(PARALLEL) tests/unit/_core/scheduler --cov --cov-report=
+unit: install ## run the unit tests that are not long, and require full branch coverage of the scheduler
+	$(BIN)/python -m pytest -m "not long" $(PARALLEL) tests/unit/_core/scheduler --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/_core/scheduler/*' --fail-under=100
-	$(BIN)/python -m pytest -m "$(UNIT)" $(PARALLEL) $(UNIT_TESTS) --ignore tests/unit/_core/scheduler
+	$(BIN)/python -m pytest -m "not long" $(PARALLEL) $(UNIT_TESTS) --ignore tests/unit/_core/scheduler
 
 lab: install ## run a task of the laboratory (benchmarks, faults, fleets, mutants): TASK='chaos --minutes 1'; without TASK, list the tasks
 	@$(BIN)/python -m tests.lab $(TASK)

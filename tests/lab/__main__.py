@@ -57,8 +57,8 @@ TASKS: Final = {
         "tests.support.fleet.reverts",
     ),
     "unit": Task(
-        "run the unit tests with all examples, and those that `make check` leaves out (half an hour)",
-        "pytest --hypothesis-profile nightly --numprocesses auto --dist worksteal tests/unit tests/lab/unit tests/lab/faults/unit",
+        "run the unit tests with all examples, and those that `make test` leaves out (half an hour)",
+        "pytest --hypothesis-profile nightly --numprocesses auto --dist worksteal tests/unit tests/repository tests/lab/unit tests/lab/faults/unit",
     ),
     "explore": Task("explore the state space of small jobs for five minutes", "tests.support.scheduler.exploration"),
     "mutants": Task(

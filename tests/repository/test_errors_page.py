@@ -318,7 +318,7 @@ def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: Non
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_page_shows_what_the_code_states(messages: dict[str, str]) -> None:
     if os.environ.get("WRITE_PAGE"):
         PAGE.write_text(ENTRY.sub(lambda entry: entry[1] + messages[entry["condition"]], PAGE.read_text()))
@@ -360,7 +360,7 @@ def _code(message: str) -> str:
     return found[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_message_is_one_line_with_the_job_named_at_most_once(messages: dict[str, str]) -> None:
     for condition, message in messages.items():
         assert _code(message), condition

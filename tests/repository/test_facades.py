@@ -68,7 +68,7 @@ def test_names_for_type_checkers_are_those_for_the_interpreter(facade: str) -> N
     assert sorted(imported) == sorted(module.__all__)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_trigger_is_loaded_without_operators_and_without_the_other_triggers() -> None:
     source = "import airflow_adaptive.triggers.job_state, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True, cwd=ROOT).stdout

@@ -21,7 +21,7 @@ def test_plugin_is_found_by_its_entry_point() -> None:
     assert ours.load() is AdaptivePlugin
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_other_processes_import_no_fastapi_code_of_ours() -> None:
     """Every process of Airflow imports plugins; what Airflow itself imports is its own affair."""
     code = (

@@ -224,6 +224,7 @@ def test_recycled_trigger_leaves_the_driver_alone(begin: Begin) -> None:
     assert run.status().epoch == first.epoch
 
 
+@pytest.mark.long
 def test_cleared_task_adopts_the_running_driver_and_a_failed_task_ends_it(
     begin: Begin, spark_cluster: LocalCluster
 ) -> None:

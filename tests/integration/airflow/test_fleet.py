@@ -14,7 +14,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, page
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 JOBS = "/adaptive/api/v1/jobs"
 DAG = TASKS = "fleet"
@@ -104,7 +104,6 @@ def test_each_job_of_a_fleet_has_its_own_page_links_and_requests(
     assert airflow.api.run_states("after_fleet") == []  # No job has finished.
 
 
-@pytest.mark.long
 def test_clear_with_another_list_adopts_jobs_that_move_and_cancels_those_that_leave(
     airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path
 ) -> None:

@@ -95,6 +95,7 @@ def run(airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path
     return run
 
 
+@pytest.mark.long
 def test_secrets_of_a_connection_are_seen_by_the_driver_alone(
     run: Run, airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path, mailbox: SmtpServer
 ) -> None:

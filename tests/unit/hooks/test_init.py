@@ -18,7 +18,7 @@ print("imported")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_airflow_classes_need_no_kubernetes_library() -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -78,6 +78,7 @@ def protected() -> Iterator[LocalCluster]:
         yield local
 
 
+@pytest.mark.long
 @pytest.mark.asyncio
 async def test_token_that_expires_is_replaced_by_the_one_that_the_connection_has_by_then(
     protected: LocalCluster,

@@ -131,7 +131,7 @@ def test_event_of_a_finished_loop_has_the_parallelism_that_was_active_last() -> 
     assert finished_event(ended.state, ended.state.current, None, None)["parallelism"] == {"job": 2}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_operator_does_without_the_provider() -> None:
     code = (
         "import sys; sys.modules |= {'openlineage': None, 'airflow.providers.openlineage.extractors': None}; "

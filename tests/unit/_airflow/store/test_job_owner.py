@@ -180,10 +180,10 @@ def _histories(tasks: Sequence[str]) -> Iterator[tuple[Sequence[_Claim], str | N
     ("tasks", "gates"),
     [
         (("dag0/stream", "dag7/stream"), 2),
-        pytest.param(("dag0/stream", "dag7/stream"), 8, marks=pytest.mark.slow),
-        pytest.param(("dag/stream", "dag/stream"), 3, marks=pytest.mark.slow),
+        pytest.param(("dag0/stream", "dag7/stream"), 8, marks=pytest.mark.long),
+        pytest.param(("dag/stream", "dag/stream"), 3, marks=pytest.mark.long),
         pytest.param(("dag0/stream", "dag7/stream", "dag0/stream"), 2, marks=pytest.mark.long),
-        pytest.param(("dag/stream", "dag/stream", "dag/stream"), 1, marks=pytest.mark.slow),
+        pytest.param(("dag/stream", "dag/stream", "dag/stream"), 1, marks=pytest.mark.long),
     ],
 )
 def test_of_claims_at_the_same_moment_only_those_of_one_task_succeed(

@@ -62,7 +62,7 @@ async def test_requests_of_many_loops_do_not_exceed_the_connections_that_a_serve
 
 
 @pytest.mark.asyncio
-@pytest.mark.slow
+@pytest.mark.long
 async def test_submission_waits_for_a_connection_longer_than_for_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
     """A master answers slowly, and so many jobs submit their drivers over one connection that the last one waits for three timeouts."""
     monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)

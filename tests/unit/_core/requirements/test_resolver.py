@@ -49,7 +49,7 @@ def test_window_of_the_calendar_changes_the_bounds_and_the_job_rescales_into_it(
     assert by(job) == ("POLICY", "calendar")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rescale_for_a_window_begins_earlier_by_the_measured_time_of_a_rescale():
     windows = [window("first", 4, start="01:00", end="02:00"), window("second", 4, start="03:00", end="04:00")]
     job = following(calendar(*windows, look_ahead=LookAhead(unmeasured=timedelta(minutes=10))))
@@ -61,7 +61,7 @@ def test_rescale_for_a_window_begins_earlier_by_the_measured_time_of_a_rescale()
     assert running_on(until(job, 3 * HOURS + 10)) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window():
     job = following(calendar(look_ahead=None), poll_interval="5 s")
     until(job, 90 * MINUTES)

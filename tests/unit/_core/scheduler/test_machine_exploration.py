@@ -92,7 +92,7 @@ def moody(state: SchedulerState, event: Event) -> Step:
         (deaf, "CancelRequested"),
         (twofold, "SlotsChanged"),
         (sleepy, "at rest: WaitingForResources"),
-        pytest.param(moody, "have other futures", marks=pytest.mark.slow),
+        pytest.param(moody, "have other futures", marks=pytest.mark.long),
     ],
 )
 def test_exploration_detects_a_wrong_scheduler(scheduler: Callable[[SchedulerState, Event], Step], found: str):

@@ -14,7 +14,7 @@ from tests.lab.fleet.jobs import FleetJob, JobFleet
 from tests.support.examples import examples, is_nightly
 from tests.support.runtime.quick_jobs import QUICK
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SEEDS = range(5 if is_nightly() else 1)
 

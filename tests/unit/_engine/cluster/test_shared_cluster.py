@@ -291,7 +291,7 @@ def test_job_grows_after_the_timeout_although_the_journal_of_a_waiting_job_is_ah
     assert 150 <= fleet.kernel.now <= 190
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("latency_s", [1.01, 5.0])
 def test_many_jobs_proceed_while_the_master_answers_slowly(latency_s: float) -> None:
     """Each answer of the master takes longer than the poll interval. All jobs await the same poll, and no job waits for a second one."""
@@ -301,7 +301,7 @@ def test_many_jobs_proceed_while_the_master_answers_slowly(latency_s: float) -> 
     assert {job.runs_on for job in fleet.jobs.values()} == {1}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_jobs_detect_failures_while_the_master_is_frozen() -> None:
     """All jobs run, the two masters answer no more requests, and the query of each job fails. Each loop restarts its queries after two cycles of four timeouts."""
     fleet = fleet_of(2 * JOBS, jobs=JOBS)

@@ -159,7 +159,7 @@ def test_step_shows_the_mean_rate_and_the_worst_of_the_rest(running: SchedulerSt
     assert step["batch_ms"] == 900
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pages_stay_small_for_ever_and_each_reaches_as_far_back_as_it_should(running: SchedulerState) -> None:
     metrics = JobMetrics()
     three_days = 3 * 24 * 3600

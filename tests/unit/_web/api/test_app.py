@@ -102,7 +102,7 @@ def test_documentation_page_needs_nothing_from_elsewhere(airflow_app: AirflowApp
         assert f"<code>{name}</code>" in page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(OPERATIONS))
 def test_requests_made_from_the_document_get_answers_that_it_foretells(
     airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, number: int

@@ -160,7 +160,7 @@ def test_airflow_writes_down_that_a_changing_command_was_called(airflow_app: Air
         assert session.scalar(select(Log.owner).where(Log.event == "cli_suspend_job")) == USER
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_definition_is_light_and_known_to_airflow() -> None:
     """It is imported when any `airflow` command starts."""
     (name,) = get_provider_info()["cli"]

@@ -126,7 +126,7 @@ def test_excluded_period_of_months_holds_what_was_when_it_began():
     assert advice(policy, "2027-02-02T12:00Z")[1].next_at == at("2027-04-01T00:00Z")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_excluded_periods_of_many_years_are_held_throughout():
     policy = office(excluded=[period("sleep", dates=["2026-06-01/2036-05-31", "2036-06-01/2045-12-31"])])
     assert advice(policy, "2045-02-02T12:00Z")[1].bounds["read"] == ParallelismRange(1, 4)

@@ -26,7 +26,7 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_policy_is_compared_with_every_rival_and_none_is_better(small: Path, tmp_path: Path, capsys):
     assert main([str(small), "--strict", "--every", "30", "--json", str(tmp_path / "out.json")]) == 0
     printed = capsys.readouterr().out
@@ -62,7 +62,7 @@ CALENDAR = json.dumps(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_path: Path, capsys):
     hours = {}
     for policy in ("calendar", "combined"):
@@ -137,7 +137,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return simulation_metrics
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_plot_has_slots_and_lag_of_every_rule_on_comparable_axes(small: Path, tmp_path: Path, drawn: list[Any]):
     out = tmp_path / "plot.png"
     assert main([str(small), "--every", "60", "--plot", str(out), "--json", str(tmp_path / "out.json")]) == 0
@@ -159,7 +159,7 @@ def test_plot_has_slots_and_lag_of_every_rule_on_comparable_axes(small: Path, tm
     assert {text.get_text() for text in legend.get_texts()} == {report.HELD, report.NEEDED, report.SHORT, report.LAG}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_plotted_slots_are_those_that_were_held_at_the_times_of_the_trace(
     small: Path, tmp_path: Path, drawn: list[Any]
 ):

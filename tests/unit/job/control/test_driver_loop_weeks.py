@@ -149,7 +149,7 @@ def footprint() -> Footprint:
 
 
 @pytest.mark.no_cover  # coverage remembers each of the threads in which queries are built
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_and_threads_do_not_grow_over_thousands_of_batches_and_plans() -> None:
     driver = LongRunningDriver(executor_count=1, cycles=(2_000, 12_000))
     assert driver.run() is DriverState.STOPPED

@@ -11,7 +11,7 @@ from airflow_adaptive.local.demo.command import LAST_HOUR
 from airflow_adaptive.local.demo.replay import CarrierHour, Flight, differences, expected_rows
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_flights_of_the_year_are_there(all_flights: list[Flight]) -> None:
     assert sum(flight.departed for flight in all_flights) == 336_776 - 8_255
     assert all_flights[0].scheduled == datetime(2013, 1, 1, 10, tzinfo=UTC)
@@ -31,7 +31,7 @@ def test_departures_are_counted_per_carrier_and_hour_without_canceled_flights() 
     assert expected_rows(given) == [ROW]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_last_hour_of_the_scenario_is_that_of_the_result(all_flights: list[Flight]) -> None:
     assert max(row.hour for row in expected_rows(all_flights)) == LAST_HOUR
 

@@ -24,7 +24,7 @@ from airflow_adaptive.local.demo.replay import (
     year,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 """Each test reads all flights of the year."""
 
 FAST = 1e6

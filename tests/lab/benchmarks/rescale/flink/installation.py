@@ -112,6 +112,8 @@ def configuration(folder: Path, scratch: Path, ports: Mapping[str, int], java_op
         "taskmanager.numberOfTaskSlots": 1,
         "taskmanager.memory.process.size": "1200m",
         "parallelism.default": SLOTS,
+        "restart-strategy.type": "exponential-delay",
+        "restart-strategy.exponential-delay.reset-backoff-threshold": "1 s",  # each failure is the first of a healthy job
         "state.backend.type": "rocksdb",
         "execution.checkpointing.interval": CHECKPOINT_INTERVAL,
         "execution.checkpointing.mode": "EXACTLY_ONCE",
