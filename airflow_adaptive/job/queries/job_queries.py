@@ -171,9 +171,8 @@ class JobQueries(StreamingQueries):
             self._ensured[name] = self._planned_partitions(name, plan)
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
-        known = self._queries
         self._queries = {
-            name: known.get(name) or JobQuery(self._spark, name, self._checkpoint(name)) for name in writers
+            name: self._queries.get(name) or JobQuery(self._spark, name, self._checkpoint(name)) for name in writers
         }
         self._set_pool_weights(plan)
         try:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from airflow_adaptive.local.cluster import LocalCluster
@@ -56,18 +55,14 @@ def warm_conf(archive: Path) -> dict[str, str]:
 
 
 @contextmanager
-def running(options: Mapping[str, Any], conf: Mapping[str, str] = MappingProxyType({})) -> Iterator[JobUnderFault]:
+def running(options: Mapping[str, Any], conf: Mapping[str, str]) -> Iterator[JobUnderFault]:
     """Run a job that has input all the time, on a worker with room for two drivers with an executor each."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, LocalCluster() as cluster:
         cluster.add_worker(cores=4, memory_mb=4096)
         root = Path(folder)
         (root / "jobs").mkdir()
-        job, stopped = (
-            JobUnderFault(
-                cluster, root / "job", root / "jobs", changes={"options": {**FORGIVING, **options}, "conf": conf}
-            ),
-            threading.Event(),
-        )
+        changes, stopped = {"options": {**FORGIVING, **options}, "conf": conf}, threading.Event()
+        job = JobUnderFault(cluster, root / "job", root / "jobs", changes=changes)
 
         def feed() -> None:
             while not stopped.wait(FILE_INTERVAL_S):
@@ -130,11 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.benchmarks.takeover", description=__doc__)
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--write", type=Path, help="page whose section is rewritten")
-    parser.add_argument(
-        "--archive",
-        type=Path,
-        help="archive of docs/deployment/class-archive.sh, for the drivers and executors of all jobs",
-    )
+    parser.add_argument("--archive", type=Path, help="archive of classes for all jobs (class-archive.sh)")
     parser.add_argument(
         "--no-flink", action="store_true", help="without the comparison with Flink, which is installed if it is missing"
     )

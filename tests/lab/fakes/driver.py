@@ -138,10 +138,6 @@ class FakeDrivers:
         """Exhaust the input of the newest driver."""
         list(self._sessions.values())[-1].state = DriverState.FINISHED
 
-    def give_up(self) -> None:
-        """Let the newest driver stop by itself, as after `orphan_timeout`."""
-        list(self._sessions.values())[-1].state = DriverState.STOPPED
-
     def _act(self, session: DriverSession) -> None:
         session.boots -= 1
         if session.boots >= 0:
