@@ -88,7 +88,7 @@ class JobQueries(StreamingQueries):
         self._queries: dict[str, JobQuery] = {}
         self._real_time = RealTimeMode(spark, checkpoint, repartition)
         self._planned: PlannedParallelism | None = None
-        self._plans: Mapping[str, tuple[str, ...]] | None = None
+        self._plans: Mapping[str, tuple[str, ...]] = {}
         self._ensured: dict[str, int | None] = {}
         """Number of state partitions for which this driver has prepared the checkpoint of a query; None: unchanged."""
         for name, value in SESSION.items():
@@ -122,9 +122,9 @@ class JobQueries(StreamingQueries):
         if isinstance(writers, dict):
             self._real_time.accept(writers, plan)
             self._check_state(plan, writers)
-            if self._plans is None:  # hundreds of calls of the JVM, for names that no later plan changes
+            if not self._plans:  # of the first build only, because a plan takes hundreds of calls of the JVM
                 plans = {name: plan_of(self._spark, writer) for name, writer in writers.items()}
-                self._plans = plans if len(str(plans)) <= MAX_PLANS else {}
+                self._plans = plans if len(str(plans)) <= MAX_PLANS else dict.fromkeys(plans, ())
         if self.gangs:
             planned.vertices_read.update(planned)  # by the driver: the partitions follow the slots of all vertices
         self._planned = planned
@@ -137,7 +137,7 @@ class JobQueries(StreamingQueries):
             return ()
         deadline = time.monotonic() + BATCH_TIMEOUT_S
         found = (self._warm_up(name, writers[name], plan, deadline, has_executors=has_executors) for name in writers)
-        return tuple(replace(it, plan=(self._plans or {}).get(it.name, ())) for it in found)
+        return tuple(replace(it, plan=self._plans.get(it.name, ())) for it in found)
 
     def _warm_up(
         self, name: str, writer: DataStreamWriter, plan: DriverPlan, deadline: float, *, has_executors: bool
@@ -179,7 +179,7 @@ class JobQueries(StreamingQueries):
             for name, query in self._queries.items():
                 self._pools.use(name)
                 self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
-                query.plan = (self._plans or {}).get(name, ())
+                query.plan = self._plans.get(name, ())
                 query.start(writers[name])
         except Exception as error:
             self._stop_queries(error)

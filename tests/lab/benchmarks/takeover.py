@@ -44,7 +44,7 @@ FORGIVING: Final = {"restart_strategy": {"type": "exponential-delay", "reset-bac
 
 
 def warm_conf(archive: Path) -> dict[str, str]:
-    """Return the conf of docs/guides/start-faster.md with an archive of classes."""
+    """Return the conf of docs/guides/start-faster.md with an archive of classes, and a driver that C1 alone compiles."""
     jars, shared = str(find_spark().home / "jars" / "*"), f"-XX:SharedArchiveFile={archive.resolve()}"
     return {
         "spark.driver.defaultJavaOptions": f"{shared} -XX:TieredStopAtLevel=1",
