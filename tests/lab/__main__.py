@@ -90,6 +90,11 @@ TASKS: Final = {
         "a killed driver and a new deployment, with and without a prepared driver (20 minutes)",
         f"{BENCHMARKS}.takeover",
     ),
+    "bench-takeover-on-kubernetes": Task(
+        "a killed driver and a drained node, with and without a standby or a disruption budget (30 minutes)",
+        f"{BENCHMARKS}.takeover --cluster kubernetes",
+        "kubernetes",
+    ),
     "bench-real-time": Task(
         "the latency of Real-Time Mode around rescales (6 minutes)", f"{BENCHMARKS}.real_time", "kafka"
     ),

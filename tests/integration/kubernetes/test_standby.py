@@ -26,7 +26,7 @@ def test_standby_takes_over_on_another_node(kubernetes_cluster: KubernetesCluste
     """Nothing proves the end of a pod that is deleted by force before its lease has expired. A node that is drained announces the end."""
     with (
         team_of(kubernetes_cluster) as team,
-        created_job(kubernetes_cluster, team, tmp_path / "job", "driver+executors") as job,
+        created_job(kubernetes_cluster, team, tmp_path / "job", {"standby": "driver+executors"}) as job,
     ):
         job.deploy()
         job.run_well()

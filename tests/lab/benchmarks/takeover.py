@@ -1,8 +1,8 @@
-"""How long a job writes nothing when its driver is killed or replaced by a new deployment, with and without a prepared driver: `make lab TASK=bench-takeover`.
+"""How long a job writes nothing when its driver is killed, moved or replaced by a new deployment, with and without a prepared driver: `make lab TASK=bench-takeover`.
 
-Each case is a job on an embedded cluster of its own, with input all the time. The times are those of the sink: from the kill, or from the end of the
-last batch of the old driver, to the end of the first batch of the new one. All cases run in one call, in turn, so that their ratios mean something,
-beside Flink: a killed TaskManager, a killed JobManager, and a job that is replaced by way of a savepoint.
+Each case is a job with input all the time, on an embedded cluster of its own, or in a namespace of its own on Kubernetes. The times are those of the sink:
+from the kill, or from the end of the last batch of the old driver, to the end of the first batch of the new one. All cases run in one call, in turn, so that
+their ratios mean something; those of an embedded cluster beside Flink: a killed TaskManager, a killed JobManager, and a job that is replaced by way of a savepoint.
 """
 
 from __future__ import annotations
@@ -12,28 +12,49 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.distribution import find_spark
 from tests.lab.benchmarks.balance import machine_line
 from tests.lab.benchmarks.rescale.flink.failover import FAILOVERS, measure_failovers
 from tests.lab.benchmarks.rescale.flink.installation import install
+from tests.lab.benchmarks.rescale.spark.places import KUBERNETES, STANDALONE, archive_conf
 from tests.lab.faults.harness.job_under_fault import JobUnderFault
+from tests.lab.faults.kubernetes.cluster_job import ClusterJob, created_job
+from tests.support.kubernetes.cluster import KubernetesCluster, running_cluster
+from tests.support.kubernetes.namespace import cordon, created_namespace, drain
 from tests.support.published_tables import publish
 from tests.support.repository import ROOT
 
-CASES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
-    "killed driver, no standby": ("kill", {}),
-    "killed driver, `driver`": ("kill", {"standby": "driver"}),
-    "killed driver, `driver+executors`": ("kill", {"standby": "driver+executors"}),
-    "new deployment, not prepared": ("deploy", {"prepare_deployments": False}),
-    "new deployment, prepared": ("deploy", {}),
+KILLED: Final = "killed"
+"""Part of the names of the cases whose time begins with the kill of a process. The ratios compare with the first case of its kind."""
+
+CASES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "killed driver, no standby": {},
+    "killed driver, `driver`": {"standby": "driver"},
+    "killed driver, `driver+executors`": {"standby": "driver+executors"},
+    "new deployment, not prepared": {"prepare_deployments": False},
+    "new deployment, prepared": {},
 }
-"""Name -> what happens to the driver, and the options of the job. The ratios compare with the first case of each kind."""
+"""Name -> options of the job."""
+
+ON_KUBERNETES: Final[Mapping[str, tuple[str, bool]]] = {
+    "killed driver, no standby": ("none", False),
+    "killed driver, `driver+executors`": ("driver+executors", False),
+    "drained node, no standby": ("none", False),
+    "drained node, no standby, disruption budget": ("none", True),
+    "drained node, `driver+executors`": ("driver+executors", False),
+}
+"""Name -> standby, and whether a disruption budget lets the drain wait."""
+
+SECTIONS: Final = {STANDALONE: "takeover", KUBERNETES.lower(): "takeover on Kubernetes"}
+"""Sections of the page."""
 
 ENVIRONMENT: Final = ROOT / ".bench" / "flink"
 
@@ -44,14 +65,27 @@ FORGIVING: Final = {"restart_strategy": {"type": "exponential-delay", "reset-bac
 
 
 def warm_conf(archive: Path) -> dict[str, str]:
-    """Return the conf of docs/guides/start-faster.md with an archive of classes, and a driver that C1 alone compiles."""
-    jars, shared = str(find_spark().home / "jars" / "*"), f"-XX:SharedArchiveFile={archive.resolve()}"
-    return {
-        "spark.driver.defaultJavaOptions": f"{shared} -XX:TieredStopAtLevel=1",
-        "spark.driver.extraClassPath": jars,
-        "spark.executor.defaultJavaOptions": shared,
-        "spark.executor.extraClassPath": jars,
-    }
+    """Return the conf of an archive of classes, and of a driver that C1 alone compiles."""
+    conf, options = archive_conf(archive), "spark.driver.defaultJavaOptions"
+    return {**conf, options: f"{conf[options]} -XX:TieredStopAtLevel=1"}
+
+
+@contextmanager
+def feeding(feed: Callable[[int], None]) -> Iterator[None]:
+    """Add a file of input every half second."""
+    stopped = threading.Event()
+
+    def feed_all() -> None:
+        while not stopped.wait(FILE_INTERVAL_S):
+            feed(1)
+
+    thread = threading.Thread(target=feed_all)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
 
 
 @contextmanager
@@ -61,22 +95,14 @@ def running(options: Mapping[str, Any], conf: Mapping[str, str]) -> Iterator[Job
         cluster.add_worker(cores=4, memory_mb=4096)
         root = Path(folder)
         (root / "jobs").mkdir()
-        changes, stopped = {"options": {**FORGIVING, **options}, "conf": conf}, threading.Event()
+        changes = {"options": {**FORGIVING, **options}, "conf": conf}
         job = JobUnderFault(cluster, root / "job", root / "jobs", changes=changes)
-
-        def feed() -> None:
-            while not stopped.wait(FILE_INTERVAL_S):
-                job.feed(1)
-
         job.start_loop()
-        feeding = threading.Thread(target=feed)
-        feeding.start()
         try:
-            job.wait_for("the first batches", lambda: len(job.writes()) > 10)
-            yield job
+            with feeding(job.feed):
+                job.wait_for("the first batches", lambda: len(job.writes()) > 10)
+                yield job
         finally:
-            stopped.set()
-            feeding.join()
             job.close()
 
 
@@ -86,18 +112,11 @@ def has_standby(job: JobUnderFault) -> bool:
     return newest is not None and bool(newest.scheduler["standby"]["is_prepared"])
 
 
-def measure(job: JobUnderFault, kind: str, *, awaits_standby: bool, number: int) -> float:
+def measure(job: JobUnderFault | ClusterJob, replace: Callable[[], None], *, is_kill: bool) -> float:
     """Replace the driver once, and return the time without output in seconds."""
-    if awaits_standby:
-        job.wait_for("a standby", lambda: has_standby(job))
     time.sleep(5 * FILE_INTERVAL_S)
-    before, began = job.epoch(), time.time() * 1000
-    if kind == "kill":
-        for process in job.driver_processes():
-            process.kill()
-    else:
-        job.changes = {**job.changes, "conf": {**job.changes["conf"], "spark.deployed.by": str(number)}}
-        job.start_loop(attempt=str(number + 2))
+    before, began = max(it.epoch for it in job.writes()), time.time() * 1000
+    replace()
 
     def ends() -> list[int]:
         return [it.ended for it in job.writes() if it.epoch > before and it.ended is not None]
@@ -105,19 +124,94 @@ def measure(job: JobUnderFault, kind: str, *, awaits_standby: bool, number: int)
     job.wait_for("a batch of the next driver", ends)
     last = max(it.ended for it in job.writes() if it.epoch <= before and it.ended is not None)
     job.wait_for("ten batches of the next driver", lambda: len(ends()) >= 10)
-    return (min(ends()) - (began if kind == "kill" else last)) / 1000
+    return (min(ends()) - (began if is_kill else last)) / 1000
+
+
+def measure_case(name: str, conf: Mapping[str, str], repetitions: int) -> list[float]:
+    """Measure a case on an embedded cluster."""
+    options, is_kill = CASES[name], KILLED in name
+    times: list[float] = []
+    with running(options, conf) as job:
+
+        def replace() -> None:
+            if is_kill:
+                for process in job.driver_processes():
+                    process.kill()
+            else:
+                job.changes = {**job.changes, "conf": {**conf, "spark.deployed.by": str(len(times))}}
+                job.start_loop(attempt=str(len(times) + 2))
+
+        while len(times) < repetitions:
+            if "standby" in options:
+                job.wait_for("a standby", lambda: has_standby(job))
+            times.append(measure(job, replace, is_kill=is_kill))
+    return times
+
+
+def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: int) -> list[float]:
+    """Measure a case on Kubernetes: the processes of the driver are killed, or its node is drained."""
+    standby, has_budget = ON_KUBERNETES[name]
+    is_kill, plane = KILLED in name, cluster.control_plane
+    times: list[float] = []
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        plane.api(plane.admin) as api,
+        created_namespace(api) as team,
+    ):
+        Path(folder).chmod(0o755)  # The user of containers is another one.
+        team.create_service_account("spark")
+        if has_budget:
+            (budget,) = yaml.safe_load_all((ROOT / "docs/kubernetes/driver-budget.yaml").read_text())
+            team.create(budget["kind"], "budget", {"spec": budget["spec"]}, group=budget["apiVersion"])
+        with created_job(cluster, team, Path(folder) / "job", {**FORGIVING, "standby": standby}) as job:
+            job.deploy()
+            job.run_well()
+            with feeding(job.feed):
+                while len(times) < repetitions:
+                    job.wait_for("two slots", lambda: job.is_executing(2))
+                    if standby != "none":
+                        job.wait_for("a standby", lambda: job.standby_pod)
+                    node = job.driver_node.name
+                    replace = job.driver_killer() if is_kill else partial(drain, api, node)
+                    times.append(measure(job, replace, is_kill=is_kill))
+                    cordon(api, node, unschedulable=False)
+    return times
 
 
 def table(found: Mapping[str, list[float]]) -> Iterator[str]:
     """The measurements as Markdown."""
     yield "| Case | Repetitions | Median (s) | Longest (s) | Median to the first row of its kind |"
     yield "|---|---:|---:|---:|---:|"
-    base: dict[str, float] = {}
+    base: dict[bool, float] = {}
     for name, times in found.items():
         median = statistics.median(times)
-        kind = CASES[name][0] if name in CASES else "kill" if FAILOVERS[name] else "deploy"
-        ratio = median / base.setdefault(kind, median)
+        ratio = median / base.setdefault(KILLED in name, median)
         yield f"| {name} | {len(times)} | {median:.1f} | {max(times):.1f} | {ratio:.2f} |"
+
+
+def measure_all(arguments: argparse.Namespace) -> dict[str, list[float]]:
+    """Measure the chosen cases in turn, and print what each took."""
+    found: dict[str, list[float]] = {}
+
+    def keep(name: str, measured: Callable[[], list[float]]) -> None:
+        if arguments.only in name:
+            found[name] = measured()
+            print(name, [round(it, 1) for it in found[name]], flush=True)
+
+    if arguments.cluster != STANDALONE:
+        with running_cluster() as cluster:
+            cluster.start_nodes()
+            for name in ON_KUBERNETES:
+                keep(name, partial(measure_on_kubernetes, name, cluster, arguments.repetitions))
+        return found
+    conf = {} if arguments.archive is None else warm_conf(arguments.archive)
+    for name in CASES:
+        keep(name, partial(measure_case, name, conf, arguments.repetitions))
+    if not arguments.no_flink:
+        install(ENVIRONMENT)
+        for name, process in FAILOVERS.items():
+            keep(name, partial(measure_failovers, ENVIRONMENT, process, arguments.repetitions))
+    return found
 
 
 def main() -> None:
@@ -129,25 +223,14 @@ def main() -> None:
     parser.add_argument(
         "--no-flink", action="store_true", help="without the comparison with Flink, which is installed if it is missing"
     )
+    parser.add_argument("--cluster", choices=[*SECTIONS], default=STANDALONE)
+    parser.add_argument("--only", default="", help="part of the names of the cases")
     arguments = parser.parse_args()
-    conf = {} if arguments.archive is None else warm_conf(arguments.archive)
-    found: dict[str, list[float]] = {}
-    for name, (kind, options) in CASES.items():
-        with running(options, conf) as job:
-            found[name] = [
-                measure(job, kind, awaits_standby="standby" in options, number=number)
-                for number in range(arguments.repetitions)
-            ]
-        print(name, [round(it, 1) for it in found[name]], flush=True)
-    if not arguments.no_flink:
-        install(ENVIRONMENT)
-        for name, process in FAILOVERS.items():
-            found[name] = measure_failovers(ENVIRONMENT, process, arguments.repetitions)
-            print(name, [round(it, 1) for it in found[name]], flush=True)
+    found = measure_all(arguments)
     body = "\n".join([machine_line(), "", *table(found)])
     print(body)
     if arguments.write is not None:
-        publish("takeover", body, arguments.write)
+        publish(SECTIONS[arguments.cluster], body, arguments.write)
 
 
 if __name__ == "__main__":

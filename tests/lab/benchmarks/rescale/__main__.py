@@ -180,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--largest", action="store_true", help="measure 10,000,000 keys instead, on a standalone cluster"
     )
+    parser.add_argument("--archive", type=Path, help="measure tier 0 with this archive of classes, too")
     parser.add_argument("--write", type=Path, help="page whose section is to be rewritten")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -187,6 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases, section = (CASES if options.cluster == STANDALONE else ON_KUBERNETES), SECTIONS[options.cluster]
     if options.largest:
         cases, section = LARGEST, "rescale of the largest state"
+    if options.archive is not None:
+        name = "tier 0 with an archive"
+        cases = {SparkCase(name=name, keys=SMALL, tier=Tier.EXECUTORS, archive=options.archive): 290, **cases}
     run = Run(repeats=options.repeats, warm_up=options.warm_up, files=files_within(max(cases.values()) + OVERTIME_S))
     chosen = {case: seconds for case, seconds in cases.items() if case.title.startswith(tuple(options.only))}
     if any(isinstance(case, FlinkCase) for case in chosen):

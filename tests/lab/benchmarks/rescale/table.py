@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -94,7 +95,7 @@ def targets(found: Sequence[Found]) -> Iterator[str]:
 
 
 def _targets_of(each: Found, peer: Found | None) -> Iterator[str]:
-    name = each.title.partition(",")[0]
+    name = re.split(", | with ", each.title)[0]
     if name == "tier 0":
         yield _no_batch_missed(each)
         yield from map(_no_worse_delay, directions(each))

@@ -18,9 +18,10 @@ from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._engine.loop import Loop
 from airflow_adaptive.local.waiting import wait_until
 from tests.lab.faults.harness.outcome import Outcome
+from tests.lab.faults.harness.sink_log import BatchWrite
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties
-from tests.support.kubernetes.client.streaming_job import MOST_EXECUTORS, TIMEOUT_S, StreamingJob
+from tests.support.kubernetes.client.streaming_job import MOST_EXECUTORS, NO_OPTIONS, TIMEOUT_S, StreamingJob
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace
 from tests.support.kubernetes.node import Node
@@ -77,15 +78,19 @@ class ClusterJob:
         uid = self.team.api.get(self.driver_path)["metadata"]["uid"]
         return partial(self.driver_node.kill_pod, uid)
 
-    def feed(self) -> None:
-        """Add input."""
-        self._job.feed()
+    def feed(self, files: int = 2) -> None:
+        """Add input files."""
+        self._job.feed(files)
 
     def close(self) -> None:
         """End the loop."""
         self._deployment.close()
 
     # ---- what everybody sees ----
+
+    def writes(self) -> list[BatchWrite]:
+        """Return the attempts of all drivers to write a batch."""
+        return self._job.writes()
 
     @property
     def loop(self) -> Loop:
@@ -224,7 +229,7 @@ def pod_of(driver: Driver) -> str:
 
 @contextmanager
 def created_job(
-    cluster: KubernetesCluster, team: Namespace, root: Path, standby: str = "none", **options: Any
+    cluster: KubernetesCluster, team: Namespace, root: Path, options: Mapping[str, Any] = NO_OPTIONS, **of_client: Any
 ) -> Iterator[ClusterJob]:
     """A job that was not deployed yet. At the end, its loop does not run.
 
@@ -232,15 +237,15 @@ def created_job(
         cluster: test cluster.
         team: namespace with the account of the drivers.
         root: folder of the job.
-        standby: its option `standby`.
-        options: of the client, see `cluster_client`.
+        options: of the scheduler.
+        of_client: arguments of `cluster_client`.
     """
     control_plane = cluster.control_plane
     with start_blocking_portal() as portal:
-        connected = cluster_client(control_plane, team.name, **options)
+        connected = cluster_client(control_plane, team.name, **of_client)
         with portal.wrap_async_context_manager(connected) as client:
             conf = pod_properties(root, control_plane.url)
-            streaming = StreamingJob(root, conf, client, script=SCRIPT, standby=standby)
+            streaming = StreamingJob(root, conf, client, script=SCRIPT, options=options)
             job = ClusterJob(cluster, team, portal, streaming)
             try:
                 yield job

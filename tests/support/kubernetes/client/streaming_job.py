@@ -27,7 +27,7 @@ from airflow_adaptive._engine.staging import stage
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.faults.harness.deployment import JOB, MEMORY_MB, SCRIPT, SINK, deployed
 from tests.lab.faults.harness.outcome import Outcome
-from tests.lab.faults.harness.sink_log import read_writes, row_ids
+from tests.lab.faults.harness.sink_log import BatchWrite, read_writes, row_ids
 from tests.lab.faults.harness.strict_sink import FOLDER
 from tests.support.waiting import wait_until_async
 
@@ -40,6 +40,7 @@ TIMEOUT_S: Final = 240.0
 
 NO_DEPENDENCIES: Final = Dependencies()
 NO_PARAMETERS: Final = KubernetesParameters()
+NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
 
 class StreamingJob:
@@ -59,7 +60,7 @@ class StreamingJob:
         script: Path = SCRIPT,
         dependencies: Dependencies = NO_DEPENDENCIES,
         parameters: KubernetesParameters = NO_PARAMETERS,
-        standby: str = "none",
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
         self.store = FakeStore()
         self._root = root
@@ -67,7 +68,7 @@ class StreamingJob:
         self._script = script
         self._dependencies = dependencies
         self._parameters = parameters
-        self._standby = standby
+        self._options = options
         self._conf = conf
         self._directory = FsspecJobDirectory(storage or Storage.at(str(root / "jobs")), JOB)
         self._files = 0
@@ -104,7 +105,7 @@ class StreamingJob:
         executor = planned_executor(conf, 1, MEMORY_MB)
         changes: Mapping[str, Any] = {
             "graph": JobGraph.single(JOB, ParallelismRange(1, MOST_EXECUTORS), max_parallelism=MOST_EXECUTORS),
-            "options": {"standby": self._standby},
+            "options": self._options,
             "conf": needed.properties(conf, code.files),
             "driver_template": self._parameters.driver_template(),
             "executor_template": self._parameters.executor_template(),
@@ -125,7 +126,7 @@ class StreamingJob:
     async def wait_rows(self) -> None:
         """Wait until all rows are in the output."""
         expected = set(range(self._files * ROWS))
-        await wait_until_async(lambda: _value(expected <= set(self._written())), TIMEOUT_S, "all rows")
+        await wait_until_async(lambda: _value(expected <= set(row_ids(self.writes()))), TIMEOUT_S, "all rows")
 
     async def wait_for_state(self, loop: Loop, state: str, parallelism: int | None = None) -> SchedulerState:
         """Wait until the job has a state, and its plan a parallelism."""
@@ -169,10 +170,11 @@ class StreamingJob:
 
     def outcome(self, recovery_s: float) -> Outcome:
         """Return what is in the sink, with the violations of the guarantees."""
-        return Outcome.of(read_writes(self._root / FOLDER), range(self._files * ROWS), recovery_s)
+        return Outcome.of(self.writes(), range(self._files * ROWS), recovery_s)
 
-    def _written(self) -> list[int]:
-        return row_ids(read_writes(self._root / FOLDER))
+    def writes(self) -> list[BatchWrite]:
+        """Return the attempts of all drivers to write a batch."""
+        return read_writes(self._root / FOLDER)
 
 
 async def _value(value: bool) -> bool:

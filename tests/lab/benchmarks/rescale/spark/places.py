@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_driver, planned_executor
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.distribution import find_spark
 from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.cluster import KubernetesCluster, running_cluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace
@@ -22,6 +23,16 @@ MEMORY_MB: Final = 1024
 """Of the driver and of an executor."""
 
 DRIVERS: Final = "spark-role=driver"
+
+
+def archive_conf(archive: Path) -> dict[str, str]:
+    """Return the conf of docs/guides/start-faster.md, with the jars of the embedded cluster."""
+    jars, shared = str(find_spark().home / "jars" / "*"), f"-XX:SharedArchiveFile={archive.resolve()}"
+    return {
+        f"spark.{role}.{key}": value
+        for role in ("driver", "executor")
+        for key, value in (("defaultJavaOptions", shared), ("extraClassPath", jars))
+    }
 
 
 class Place(Protocol):

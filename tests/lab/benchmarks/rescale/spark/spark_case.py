@@ -26,7 +26,7 @@ from airflow_adaptive._engine.staging import stage
 from tests.lab.benchmarks.rescale import processes
 from tests.lab.benchmarks.rescale.case import SLOTS, Case, Found, Subject, all_measured, ended, journal, measure, seed
 from tests.lab.benchmarks.rescale.measurements import Order, Repeat, longest_pause, missed, period, worst_delay
-from tests.lab.benchmarks.rescale.spark.places import STANDALONE, Place, running_place
+from tests.lab.benchmarks.rescale.spark.places import STANDALONE, Place, archive_conf, running_place
 from tests.lab.benchmarks.rescale.spark.spark_log import (
     Events,
     executors_changed,
@@ -55,7 +55,7 @@ NO_WAIT: Final[dict[str, Any]] = dict.fromkeys(
 class SparkSubject(Subject):
     """The job on its cluster."""
 
-    def __init__(self, place: Place, root: Path, tier: Tier) -> None:
+    def __init__(self, place: Place, root: Path, tier: Tier, conf: Mapping[str, str]) -> None:
         """Stage the script; nothing runs yet."""
         for folder in ("loops", "events", "out", "jobs", f"jobs/{JOB}"):
             (root / folder).mkdir()
@@ -75,6 +75,7 @@ class SparkSubject(Subject):
             args=(str(root), "reads" if tier is Tier.QUERY else ""),
             conf={
                 **place.conf,
+                **conf,
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.dir": (root / "events").as_uri(),
                 "spark.eventLog.compress": "false",
@@ -242,17 +243,19 @@ class SparkCase(Case):
     Attributes:
         tier: the tier.
         where: the cluster.
+        archive: of classes, for the driver and the executors.
     """
 
     tier: Tier
     where: str = STANDALONE
+    archive: Path | None = None
 
     def run(self, root: Path, *, repeats: int, warm_up: int, deadline: float, files: int) -> Found:
         """See `Case`."""
         with ExitStack() as stack:
             place = stack.enter_context(running_place(self.where, root))
             seed(root / "in", self.keys)
-            subject = SparkSubject(place, root, self.tier)
+            subject = SparkSubject(place, root, self.tier, archive_conf(self.archive) if self.archive else {})
             stack.callback(subject.close)
             subject.deploy()
             subject.wait_batches(0, START_S)
