@@ -27,6 +27,7 @@ TASKS: Final = {
     "rescale": "bench-rescale",
     "rescale on Kubernetes": "bench-rescale-on-kubernetes",
     "takeover": "bench-takeover",
+    "takeover on Kubernetes": "bench-takeover-on-kubernetes",
     "real-time mode": "bench-real-time",
     "nexmark": "bench-kafka",
 }
