@@ -90,7 +90,7 @@ def feeding(feed: Callable[[int], None]) -> Iterator[None]:
 
 @contextmanager
 def running(options: Mapping[str, Any], conf: Mapping[str, str]) -> Iterator[JobUnderFault]:
-    """Run a job that has input all the time, on a worker with room for two drivers with an executor each."""
+    """Run a job that has input all the time, on a worker with room for two drivers with an executor each. At the end, each row must be in the output once."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, LocalCluster() as cluster:
         cluster.add_worker(cores=4, memory_mb=4096)
         root = Path(folder)
@@ -102,6 +102,8 @@ def running(options: Mapping[str, Any], conf: Mapping[str, str]) -> Iterator[Job
             with feeding(job.feed):
                 job.wait_for("the first batches", lambda: len(job.writes()) > 10)
                 yield job
+            job.wait_rows()
+            print(job.so_far().check(), flush=True)
         finally:
             job.close()
 
@@ -160,8 +162,8 @@ def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: in
     ):
         Path(folder).chmod(0o755)  # The user of containers is another one.
         team.create_service_account("spark")
+        (budget,) = yaml.safe_load_all((ROOT / "docs/kubernetes/driver-budget.yaml").read_text())
         if has_budget:
-            (budget,) = yaml.safe_load_all((ROOT / "docs/kubernetes/driver-budget.yaml").read_text())
             team.create(budget["kind"], "budget", {"spec": budget["spec"]}, group=budget["apiVersion"])
         with created_job(cluster, team, Path(folder) / "job", {**FORGIVING, "standby": standby}) as job:
             job.deploy()
@@ -175,6 +177,8 @@ def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: in
                     replace = job.driver_killer() if is_kill else partial(drain, api, node)
                     times.append(measure(job, replace, is_kill=is_kill))
                     cordon(api, node, unschedulable=False)
+            job.recover()
+            print(job.finish(*([f"{budget['kind']} budget"] if has_budget else [])).check(), flush=True)
     return times
 
 
