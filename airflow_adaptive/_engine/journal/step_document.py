@@ -18,11 +18,7 @@ from airflow_adaptive._core.scheduler.events import SlotOffer
 from airflow_adaptive._core.scheduler.requirements import Requirements, violations
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.standby import prepared_deployment
-from airflow_adaptive._core.scheduler.state import (
-    Finished,
-    Outcome,
-    SchedulerState,
-)
+from airflow_adaptive._core.scheduler.state import Finished, Outcome, SchedulerState
 from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Timeline
 from airflow_adaptive._engine.directive import directive
@@ -162,11 +158,7 @@ class LoopMemory:
             else {}
         )
         newest, kept = spec.deployment, {name: it for name, it in self.specs.items() if name == running}
-        return replace(
-            self,
-            declarations={**earlier, newest: spec.declaration},
-            specs={**kept, newest: spec.of_driver},
-        )
+        return replace(self, declarations={**earlier, newest: spec.declaration}, specs={**kept, newest: spec.of_driver})
 
     def spec_of(self, deployment: str, newest: JobSpec) -> JobSpec:
         """Return the job with the drivers of a deployment; those of the newest one if the deployment is unknown."""

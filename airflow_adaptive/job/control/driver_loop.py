@@ -319,7 +319,9 @@ class DriverLoop:
     def _deploy(self, directive: Directive, plan: DriverPlan) -> None:
         """Deploy a plan that requires new queries (rescale tiers 1 and 2)."""
         self._status.set_in_progress()
-        self._link.report()
+        # A report takes as long as the build, and another batch of running queries would begin meanwhile.
+        if self._workload.running.plan is None or not self._link.holds_query_lease():
+            self._link.report()
         if not self._link.holds_query_lease():
             return  # without a status of this driver the scheduler may start another driver
         try:

@@ -91,6 +91,8 @@ class JobQueries(StreamingQueries):
         self._plans: Mapping[str, tuple[str, ...]] = {}
         self._ensured: dict[str, int | None] = {}
         """Number of state partitions for which this driver has prepared the checkpoint of a query; None: unchanged."""
+        self._checked: Mapping[str, int] = {}
+        """Number of state partitions for which the newest build has checked a query that ran. The check reads all files of the state."""
         for name, value in SESSION.items():
             spark.conf.set(name, value)
 
@@ -121,7 +123,7 @@ class JobQueries(StreamingQueries):
         require_same_queries(writers if isinstance(writers, dict) else (), list(self._queries), function)
         if isinstance(writers, dict):
             self._real_time.accept(writers, plan)
-            self._check_state(plan, writers)
+            self._checked = self._check_state(plan, writers)
             if not self._plans:  # of the first build only, because a plan takes hundreds of calls of the JVM
                 plans = {name: plan_of(self._spark, writer) for name, writer in writers.items()}
                 self._plans = plans if len(str(plans)) <= MAX_PLANS else dict.fromkeys(plans, ())
@@ -249,7 +251,7 @@ class JobQueries(StreamingQueries):
         checkpoint, wanted = self._checkpoint(name), self._planned_partitions(name, plan)
         if wanted is not None:
             try:
-                if self._plan is None:  # otherwise the state was checked while the queries ran
+                if self._checked.get(name) != wanted:
                     self._repartition.check(checkpoint, wanted, writer)
                 self._repartition.ensure(checkpoint, wanted, writer.queryName(name))
             except RepartitionError as error:
@@ -258,14 +260,15 @@ class JobQueries(StreamingQueries):
                 return
         self._repartition.ensure(checkpoint, None, writer.queryName(name))
 
-    def _check_state(self, plan: DriverPlan, writers: Streams) -> None:
-        """Check whether a repartition would fail, while the queries still run. Raises `RepartitionError`."""
+    def _check_state(self, plan: DriverPlan, writers: Streams) -> Mapping[str, int]:
+        """Check whether a repartition would fail, while the queries still run. Returns what was checked. Raises `RepartitionError`."""
         if not plan.repartition or self._plan is None:
-            return
-        for name, query in self._queries.items():
-            partitions = self._real_time.partitions(name, plan)
-            if query.state_partitions != partitions:
+            return {}
+        wanted = {name: self._real_time.partitions(name, plan) for name in self._queries}
+        for name, partitions in wanted.items():
+            if self._queries[name].state_partitions != partitions:
                 self._repartition.check(self._checkpoint(name), partitions, writers[name])
+        return wanted
 
     def _set_pool_weights(self, plan: DriverPlan) -> None:
         self._pools.set_weights({name: plan.pool_weights.get(name, 1) for name in self._queries})

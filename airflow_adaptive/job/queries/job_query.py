@@ -262,8 +262,8 @@ class OperatorWatermarks:
             tracker = execution.watermarkTracker()
             if tracker is None or self._kept:  # the run ended before it had the watermarks of the run before it
                 return
-            known, nodes = tracker.watermarkMap(), self._nodes(execution)
-            self._kept = [known.apply(node) for node in nodes] if len(nodes) > 1 else ()
+            known = tracker.watermarkMap()
+            self._kept = [known.apply(node) for node in self._nodes(execution)] if known.size() > 1 else ()
         except Py4JError as error:  # not a micro-batch query, or a Spark version with different internals
             log.warning("the watermarks of the query are not kept: %s", error)
 

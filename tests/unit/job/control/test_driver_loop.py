@@ -31,7 +31,7 @@ def test_restarts_at_a_boundary_when_the_executors_and_the_queries_are_ready():
     driver = running(1)
     driver.run(driver.rebuilds(2, 3), driver.has_executors(2), driver.has_executors(3), driver.nothing)
     assert driver.after("RUNNING 1") == [
-        *("declare 3", "RESCALING 1"),
+        *("declare 3", "RESCALING 1"),  # while it waits for the executors
         *("build", "end", "prepare", "start 3", "RUNNING 2"),
         *("end", "STOPPED 2"),
     ]
@@ -41,8 +41,8 @@ def test_releases_surplus_executors_before_it_restarts_on_a_smaller_plan():
     driver = running(3)
     driver.run(driver.rebuilds(2, 1), driver.nothing)
     assert driver.after("RUNNING 1") == [
-        *("declare 1", "RESCALING 1"),
-        *("build", "end", "release down to 1", "prepare", "start 1", "RUNNING 2"),
+        "declare 1",
+        *("build", "end", "RESCALING 1", "release down to 1", "prepare", "start 1", "RUNNING 2"),
         *("end", "STOPPED 2"),
     ]
 
@@ -91,14 +91,14 @@ def test_restarts_without_preparing_state_that_is_prepared():
     driver = running(1)
     driver.prepared = True
     driver.run(driver.rebuilds(2), driver.nothing, driver.nothing)
-    assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "end", "start 1", "RUNNING 2", "end", "STOPPED 2"]
+    assert driver.after("RUNNING 1") == ["build", "end", "RESCALING 1", "start 1", "RUNNING 2", "end", "STOPPED 2"]
 
 
 def test_fails_when_the_state_cannot_be_prepared():
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "prepare_error", ValueError("4 partitions"))
     driver.run(driver.rebuilds(2), driver.nothing, driver.nothing)
-    assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "end", "prepare", "FAILED 2", "STOPPED 2"]
+    assert driver.after("RUNNING 1") == ["build", "end", "RESCALING 1", "prepare", "FAILED 2", "STOPPED 2"]
     assert not driver.guarded
 
 
@@ -118,7 +118,7 @@ def test_ends_no_query_when_the_directive_changes_during_the_build():
         driver.rebuilds(2),
         driver.nothing,
     )
-    assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 3", "end", "STOPPED 3"]
+    assert driver.after("RUNNING 1") == ["build", "RESCALING 1", "RUNNING 3", "end", "STOPPED 3"]
 
 
 def test_reports_which_vertices_the_queries_were_built_with():
@@ -157,7 +157,7 @@ def refusing() -> SimulatedDriver:
 def test_queries_continue_when_new_ones_cannot_be_built_for_a_plan():
     driver = refusing()
     driver.run(driver.nothing, driver.rebuilds(2), driver.nothing, driver.nothing)
-    assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 1", "end", "STOPPED 2"]
+    assert driver.after("RUNNING 1") == ["build", "end", "STOPPED 2"]
     status = driver.statuses[-2]
     assert (status.state, status.version, status.rejected_version, status.failure) == (DriverState.RUNNING, 1, 2, None)
     assert status.rejection is not None
@@ -210,7 +210,7 @@ def test_the_activation_of_a_plan_clears_the_rejection():
 def test_a_query_that_fails_after_a_rejection_has_failed():
     driver = refusing()
     driver.run(driver.rebuilds(2), driver.nothing, driver.ends_query(FAILURE), driver.nothing)
-    assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 1", "end", "FAILED 2", "STOPPED 2"]
+    assert driver.after("RUNNING 1") == ["build", "end", "FAILED 2", "STOPPED 2"]
 
 
 def test_a_rejected_plan_is_tried_again_when_no_query_runs():

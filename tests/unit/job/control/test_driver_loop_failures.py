@@ -48,7 +48,7 @@ def test_reports_the_failure_of_the_last_batch_when_rescaling():
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "query_failure", FAILURE)
     driver.run(driver.rebuilds(2))
-    assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "end", "FAILED 2", "STOPPED 2"]
+    assert driver.after("RUNNING 1") == ["build", "end", "RESCALING 1", "FAILED 2", "STOPPED 2"]
 
 
 def test_warns_when_a_batch_was_interrupted():

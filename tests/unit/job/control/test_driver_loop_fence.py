@@ -146,7 +146,7 @@ def test_prepares_no_state_before_the_next_status_when_the_queries_outlast_the_l
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)
     driver.run(driver.rebuilds(2), driver.nothing, driver.nothing)
-    assert driver.after("end")[:5] == ["build", "prepare", "start 1", "RUNNING 2", "end"]
+    assert driver.after("end")[:5] == ["RESCALING 1", "build", "prepare", "start 1", "RUNNING 2"]
 
 
 def test_stops_the_queries_when_it_is_fenced_during_a_build():
@@ -160,7 +160,7 @@ def test_stops_the_queries_when_it_is_fenced_during_a_build():
 
     steps = (lambda: setattr(driver, "during_build", take_long), driver.rebuilds(2), driver.nothing)
     assert driver.run(*steps) is DriverState.FENCED
-    assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "halt", "FENCED"]
+    assert driver.after("RUNNING 1") == ["build", "halt", "FENCED"]
 
 
 def test_watchdog_stays_on_until_a_driver_that_is_fenced_while_repartitioning_exits():

@@ -229,6 +229,7 @@ def test_state_is_checked_while_queries_run_if_its_partitions_change(running: Jo
     assert running.repartition.checked == []
     repartitioned = plan(2, state_partitions={"a": 4, "b": 16}, repartition=True)
     writers: Any = running.queries.build(repartitioned)
+    running.queries.close()
     running.queries.prepare(writers, repartitioned)
     assert running.repartition.checked == [("at/b", 16)]  # not once more between two queries
     assert running.repartition.ensured[-1] == ("at/b", 16)
