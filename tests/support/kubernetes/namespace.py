@@ -27,6 +27,9 @@ DRIVER_RULES: Final = (
 OWN_OBJECTS: Final = frozenset({("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")})
 """Objects that the controllers create in each namespace."""
 
+KUBECTL_INTERVAL_S: Final = 5.0
+"""Time between two evictions that a disruption budget refuses, as in `kubectl drain`."""
+
 _numbers = itertools.count(1)
 
 
@@ -152,7 +155,7 @@ def drain(api: KubernetesApi, node: str) -> None:
     pods = [pod["metadata"] for pod in api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")]
     refused = [pod for pod in pods if not _evicts(api, pod)]
     for pod in refused:
-        wait_until(partial(_evicts, api, pod), TIMEOUT_S, f"eviction of {pod['name']}")
+        wait_until(partial(_evicts, api, pod), TIMEOUT_S, f"eviction of {pod['name']}", KUBECTL_INTERVAL_S)
     for pod in pods:
         api.wait_until_gone(Namespace(api, pod["namespace"]).path("pods", pod["name"]))
 
