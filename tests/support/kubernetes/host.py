@@ -85,7 +85,8 @@ def create_network(folder: Path, nodes: int) -> Network:
     """Create the bridge with the addresses of the API server and of the nodes."""
     pods, services = _unused_networks()
     network = Network(folder.name, pods, services)
-    ip("link", "add", network.bridge, "type", "bridge")
+    # Without an address of its own, a bridge has that of a pod, and its other pods lose their gateway for half a minute when that pod ends.
+    ip("link", "add", network.bridge, "address", "02:00:00:00:00:01", "type", "bridge")
     for address in (network.gateway, *(network.node(index) for index in range(nodes))):
         ip("address", "add", f"{address}/{pods.prefixlen}", "dev", network.bridge)
     ip("address", "add", f"{network.api_server}/32", "dev", network.bridge)
