@@ -27,6 +27,7 @@ from tests.lab.benchmarks.rescale.flink.installation import install
 from tests.lab.benchmarks.rescale.spark.places import KUBERNETES, STANDALONE, archive_conf
 from tests.lab.faults.harness.job_under_fault import JobUnderFault
 from tests.lab.faults.kubernetes.cluster_job import ClusterJob, created_job
+from tests.support.kubernetes.api import KubernetesApi
 from tests.support.kubernetes.cluster import KubernetesCluster, running_cluster
 from tests.support.kubernetes.namespace import cordon, created_namespace, drain
 from tests.support.published_tables import publish
@@ -174,12 +175,17 @@ def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: in
                     if standby != "none":
                         job.wait_for("a standby", lambda: job.standby_pod)
                     node = job.driver_node.name
-                    replace = job.driver_killer() if is_kill else partial(drain, api, node)
+                    replace = job.driver_killer() if is_kill else partial(drain_for_a_moment, api, node)
                     times.append(measure(job, replace, is_kill=is_kill))
-                    cordon(api, node, unschedulable=False)
             job.recover()
             print(job.finish(*([f"{budget['kind']} budget"] if has_budget else [])).check(), flush=True)
     return times
+
+
+def drain_for_a_moment(api: KubernetesApi, node: str) -> None:
+    """Drain a node, and let it accept pods again before the job needs it for its next standby."""
+    drain(api, node)
+    cordon(api, node, unschedulable=False)
 
 
 def table(found: Mapping[str, list[float]]) -> Iterator[str]:
