@@ -1,10 +1,12 @@
-"""Waits in coroutines for a condition with a timeout, instead of a fixed sleep."""
+"""Waits in coroutines for a condition with a timeout, instead of a fixed sleep, and repeats something while a test waits."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from airflow_adaptive.local.waiting import POLL_INTERVAL_S
@@ -26,3 +28,21 @@ async def wait_until_async(
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
         await asyncio.sleep(interval_s)
     return result
+
+
+@contextmanager
+def repeated(act: Callable[[], object], interval_s: float) -> Iterator[None]:
+    """Call a function in a thread during the block, again and again, at first after the interval."""
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        while not is_over.wait(interval_s):
+            act()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run
 from tests.support.airflow.rest_api import bounds
 from tests.support.databases.replicas import ReplicatedAirflow
+from tests.support.waiting import repeated
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -54,21 +55,9 @@ class Requests:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Send requests during the block."""
-        is_over = threading.Event()
-
-        def send() -> None:
-            upper = 1
-            while not is_over.wait(1):
-                upper += 1
-                self._send(upper)
-
-        thread = threading.Thread(target=send)
-        thread.start()
-        try:
+        uppers = itertools.count(2)
+        with repeated(lambda: self._send(next(uppers)), 1):
             yield
-        finally:
-            is_over.set()
-            thread.join()
 
     def _send(self, upper: int) -> None:
         body: dict[str, Any] = {"json": {"job": bounds(1, upper)}, "headers": self._headers}

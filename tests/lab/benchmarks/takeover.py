@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ import yaml
 
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.lab.benchmarks.balance import machine_line
-from tests.lab.benchmarks.rescale.flink.failover import FAILOVERS, measure_failovers
+from tests.lab.benchmarks.rescale.flink.failover import FAILOVERS, FILE_INTERVAL_S, measure_failovers
 from tests.lab.benchmarks.rescale.flink.installation import install
 from tests.lab.benchmarks.rescale.spark.places import KUBERNETES, STANDALONE, archive_conf
 from tests.lab.faults.harness.job_under_fault import JobUnderFault
@@ -32,6 +31,7 @@ from tests.support.kubernetes.cluster import KubernetesCluster, running_cluster
 from tests.support.kubernetes.namespace import cordon, created_namespace, drain
 from tests.support.published_tables import publish
 from tests.support.repository import ROOT
+from tests.support.waiting import repeated
 
 KILLED: Final = "killed"
 """Part of the names of the cases whose time begins with the kill of a process. The ratios compare with the first case of its kind."""
@@ -59,8 +59,6 @@ SECTIONS: Final = {STANDALONE: "takeover", KUBERNETES.lower(): "takeover on Kube
 
 ENVIRONMENT: Final = ROOT / ".bench" / "flink"
 
-FILE_INTERVAL_S: Final = 0.5
-
 FORGIVING: Final = {"restart_strategy": {"type": "exponential-delay", "reset-backoff-threshold": "1 s"}}
 """Each kill is the first failure of a healthy job."""
 
@@ -69,24 +67,6 @@ def warm_conf(archive: Path) -> dict[str, str]:
     """Return the conf of an archive of classes, and of a driver that C1 alone compiles."""
     conf, options = archive_conf(archive), "spark.driver.defaultJavaOptions"
     return {**conf, options: f"{conf[options]} -XX:TieredStopAtLevel=1"}
-
-
-@contextmanager
-def feeding(feed: Callable[[int], None]) -> Iterator[None]:
-    """Add a file of input every half second."""
-    stopped = threading.Event()
-
-    def feed_all() -> None:
-        while not stopped.wait(FILE_INTERVAL_S):
-            feed(1)
-
-    thread = threading.Thread(target=feed_all)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
 
 
 @contextmanager
@@ -100,7 +80,7 @@ def running(options: Mapping[str, Any], conf: Mapping[str, str]) -> Iterator[Job
         job = JobUnderFault(cluster, root / "job", root / "jobs", changes=changes)
         job.start_loop()
         try:
-            with feeding(job.feed):
+            with repeated(partial(job.feed, 1), FILE_INTERVAL_S):
                 job.wait_for("the first batches", lambda: len(job.writes()) > 10)
                 yield job
             job.wait_rows()
@@ -169,7 +149,7 @@ def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: in
         with created_job(cluster, team, Path(folder) / "job", {**FORGIVING, "standby": standby}) as job:
             job.deploy()
             job.run_well()
-            with feeding(job.feed):
+            with repeated(partial(job.feed, 1), FILE_INTERVAL_S):
                 while len(times) < repetitions:
                     job.wait_for("two slots", lambda: job.is_executing(2))
                     if standby != "none":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from tests.support.kubernetes.api import Json, KubernetesApi
+from tests.support.waiting import repeated
 
 
 class PlainNodes:
@@ -52,17 +52,8 @@ def not_ready(node: Json) -> list[str]:
 
 @contextmanager
 def kept_ready(nodes: PlainNodes) -> Iterator[None]:
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(2):
-            nodes.renew()
-
-    thread = threading.Thread(target=renew)
-    thread.start()
     try:
-        yield
+        with repeated(nodes.renew, 2):
+            yield
     finally:
-        ended.set()
-        thread.join()
         nodes.delete()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from tests.lab.benchmarks.rescale.case import seed
 from tests.lab.benchmarks.rescale.flink.flink_case import SCRIPT
 from tests.lab.benchmarks.rescale.flink.flink_log import SinkFiles
 from tests.lab.benchmarks.rescale.flink.installation import SLOTS, Flink, find
+from tests.support.waiting import repeated
 
 KEYS: Final = 10_000
 FILE_INTERVAL_S: Final = 0.5
@@ -50,22 +50,15 @@ def measure_failovers(environment: Path, process: str, repetitions: int) -> list
 def feeding(folder: Path) -> Iterator[dict[int, float]]:
     """Write a file every half second, and yield when each of them was created, seconds since the epoch."""
     created: dict[int, float] = {}
-    stopped = threading.Event()
+    numbers = itertools.count()
 
-    def feed_all() -> None:
-        for number in itertools.count():
-            if stopped.wait(FILE_INTERVAL_S):
-                return
-            feed.put(folder, number, KEYS)
-            created[number] = time.time()
+    def feed_one() -> None:
+        number = next(numbers)
+        feed.put(folder, number, KEYS)
+        created[number] = time.time()
 
-    thread = threading.Thread(target=feed_all)
-    thread.start()
-    try:
+    with repeated(feed_one, FILE_INTERVAL_S):
         yield created
-    finally:
-        stopped.set()
-        thread.join()
 
 
 def measure_failover(flink: Flink, output: Output, process: str, created: dict[int, float]) -> float:
