@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from tests.lab.benchmarks.rescale.flink.failover import FAILOVERS, FILE_INTERVAL
 from tests.lab.benchmarks.rescale.flink.installation import install
 from tests.lab.benchmarks.rescale.spark.places import KUBERNETES, STANDALONE, archive_conf
 from tests.lab.faults.harness.job_under_fault import JobUnderFault
+from tests.lab.faults.harness.sink_log import BatchWrite
 from tests.lab.faults.kubernetes.cluster_job import ClusterJob, created_job
 from tests.support.kubernetes.api import KubernetesApi
 from tests.support.kubernetes.cluster import KubernetesCluster, running_cluster
@@ -63,6 +65,19 @@ FORGIVING: Final = {"restart_strategy": {"type": "exponential-delay", "reset-bac
 """Each kill is the first failure of a healthy job."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """How long nothing was written, from the kill of a driver, or from the end of the last batch of the old driver.
+
+    Attributes:
+        began_s: seconds until the first batch of the next driver began, which is the dead time if no driver was killed; None if it is not known.
+        written_s: seconds until that batch was written.
+    """
+
+    began_s: float | None = None
+    written_s: float
+
+
 def warm_conf(archive: Path) -> dict[str, str]:
     """Return the conf of an archive of classes, and of a driver that C1 alone compiles."""
     conf, options = archive_conf(archive), "spark.driver.defaultJavaOptions"
@@ -95,25 +110,27 @@ def has_standby(job: JobUnderFault) -> bool:
     return newest is not None and bool(newest.scheduler["standby"]["is_prepared"])
 
 
-def measure(job: JobUnderFault | ClusterJob, replace: Callable[[], None], *, is_kill: bool) -> float:
-    """Replace the driver once, and return the time without output in seconds."""
+def measure(job: JobUnderFault | ClusterJob, replace: Callable[[], None], *, is_kill: bool) -> Gap:
+    """Replace the driver once, and return how long nothing was written."""
     time.sleep(5 * FILE_INTERVAL_S)
     before, began = max(it.epoch for it in job.writes()), time.time() * 1000
     replace()
 
-    def ends() -> list[int]:
-        return [it.ended for it in job.writes() if it.epoch > before and it.ended is not None]
+    def written() -> list[BatchWrite]:
+        return [it for it in job.writes() if it.epoch > before and it.ended is not None]
 
-    job.wait_for("a batch of the next driver", ends)
+    job.wait_for("a batch of the next driver", written)
     last = max(it.ended for it in job.writes() if it.epoch <= before and it.ended is not None)
-    job.wait_for("ten batches of the next driver", lambda: len(ends()) >= 10)
-    return (min(ends()) - (began if is_kill else last)) / 1000
+    job.wait_for("ten batches of the next driver", lambda: len(written()) >= 10)
+    since = began if is_kill else last
+    first = written()[0]
+    return Gap(began_s=(first.began - since) / 1000, written_s=((first.ended or first.began) - since) / 1000)
 
 
-def measure_case(name: str, conf: Mapping[str, str], repetitions: int) -> list[float]:
+def measure_case(name: str, conf: Mapping[str, str], repetitions: int) -> list[Gap]:
     """Measure a case on an embedded cluster."""
     options, is_kill = CASES[name], KILLED in name
-    times: list[float] = []
+    times: list[Gap] = []
     with running(options, conf) as job:
 
         def replace() -> None:
@@ -131,11 +148,11 @@ def measure_case(name: str, conf: Mapping[str, str], repetitions: int) -> list[f
     return times
 
 
-def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: int) -> list[float]:
+def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: int) -> list[Gap]:
     """Measure a case on Kubernetes: the processes of the driver are killed, or its node is drained."""
     standby, has_budget = ON_KUBERNETES[name]
     is_kill, plane = KILLED in name, cluster.control_plane
-    times: list[float] = []
+    times: list[Gap] = []
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         plane.api(plane.admin) as api,
@@ -162,31 +179,38 @@ def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: in
     return times
 
 
+def measure_flink(process: str, repetitions: int) -> list[Gap]:
+    """Measure a case of Flink, whose sink shows only what is written."""
+    return [Gap(written_s=seconds) for seconds in measure_failovers(ENVIRONMENT, process, repetitions)]
+
+
 def drain_for_a_moment(api: KubernetesApi, node: str) -> None:
     """Drain a node, and let it accept pods again before the job needs it for its next standby."""
     drain(api, node)
     cordon(api, node, unschedulable=False)
 
 
-def table(found: Mapping[str, list[float]]) -> Iterator[str]:
+def table(found: Mapping[str, list[Gap]]) -> Iterator[str]:
     """The measurements as Markdown."""
-    yield "| Case | Repetitions | Median (s) | Longest (s) | Median to the first row of its kind |"
-    yield "|---|---:|---:|---:|---:|"
+    yield "| Case | Repetitions | First batch begins: median, longest (s) | First batch is written: median (s) | Longest (s) | Median to the first row of its kind |"
+    yield "|---|---:|---:|---:|---:|---:|"
     base: dict[bool, float] = {}
-    for name, times in found.items():
+    for name, gaps in found.items():
+        begins, times = [it.began_s for it in gaps if it.began_s is not None], [it.written_s for it in gaps]
         median = statistics.median(times)
         ratio = median / base.setdefault(KILLED in name, median)
-        yield f"| {name} | {len(times)} | {median:.1f} | {max(times):.1f} | {ratio:.2f} |"
+        began = f"{statistics.median(begins):.1f}, {max(begins):.1f}" if begins else ""
+        yield f"| {name} | {len(times)} | {began} | {median:.1f} | {max(times):.1f} | {ratio:.2f} |"
 
 
-def measure_all(arguments: argparse.Namespace) -> dict[str, list[float]]:
+def measure_all(arguments: argparse.Namespace) -> dict[str, list[Gap]]:
     """Measure the chosen cases in turn, and print what each took."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[Gap]] = {}
 
-    def keep(name: str, measured: Callable[[], list[float]]) -> None:
+    def keep(name: str, measured: Callable[[], list[Gap]]) -> None:
         if arguments.only in name:
             found[name] = measured()
-            print(name, [round(it, 1) for it in found[name]], flush=True)
+            print(name, found[name], flush=True)
 
     if arguments.cluster != STANDALONE:
         with running_cluster() as cluster:
@@ -200,7 +224,7 @@ def measure_all(arguments: argparse.Namespace) -> dict[str, list[float]]:
     if not arguments.no_flink:
         install(ENVIRONMENT)
         for name, process in FAILOVERS.items():
-            keep(name, partial(measure_failovers, ENVIRONMENT, process, arguments.repetitions))
+            keep(name, partial(measure_flink, process, arguments.repetitions))
     return found
 
 

@@ -110,11 +110,11 @@ class KubernetesPlace:
 
 
 @contextmanager
-def running_place(where: str, root: Path, cores: int) -> Iterator[Place]:
-    """Start a cluster for the duration of the block, with so many cores if it is a standalone cluster."""
+def running_place(where: str, root: Path) -> Iterator[Place]:
+    """Start a cluster for the duration of the block."""
     if where == STANDALONE:
         with LocalCluster(root / "cluster") as standalone:
-            standalone.add_worker(cores=cores, memory_mb=cores * MEMORY_MB + 2048)
+            standalone.add_worker(cores=4, memory_mb=4 * MEMORY_MB + 2048)
             yield StandalonePlace(standalone)
         return
     with running_cluster() as cluster:

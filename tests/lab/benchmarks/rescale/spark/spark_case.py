@@ -244,18 +244,16 @@ class SparkCase(Case):
         tier: the tier.
         where: the cluster.
         archive: of classes, for the driver and the executors.
-        cores: of a standalone cluster. The job has a driver and two executors of one core.
     """
 
     tier: Tier
     where: str = STANDALONE
     archive: Path | None = None
-    cores: int = 4
 
     def run(self, root: Path, *, repeats: int, warm_up: int, deadline: float, files: int) -> Found:
         """See `Case`."""
         with ExitStack() as stack:
-            place = stack.enter_context(running_place(self.where, root, self.cores))
+            place = stack.enter_context(running_place(self.where, root))
             seed(root / "in", self.keys)
             subject = SparkSubject(place, root, self.tier, archive_conf(self.archive) if self.archive else {})
             stack.callback(subject.close)
