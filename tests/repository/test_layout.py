@@ -16,7 +16,7 @@ def test_every_directory_of_unit_tests_mirrors_a_package():
 
 
 MOST_MODULES = {"airflow_adaptive": 290, "tests": 697, "tests/lab": 201}
-MOST_LINES = {"airflow_adaptive": 55_696, "tests": 100_279, "tests/lab": 22_433}
+MOST_LINES = {"airflow_adaptive": 55_696, "tests": 100_264, "tests/lab": 22_417}
 """A change that needs more pays by a deletion elsewhere, and a deletion lowers the numbers. The sources of the page do not count. The budget is
 330 modules and 56,000 lines of the package, and 101,000 lines of tests, 25,000 of them in the laboratory (ADR 29)."""
 

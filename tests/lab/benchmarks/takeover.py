@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -65,17 +64,8 @@ FORGIVING: Final = {"restart_strategy": {"type": "exponential-delay", "reset-bac
 """Each kill is the first failure of a healthy job."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """How long nothing was written, from the kill of a driver, or from the end of the last batch of the old driver.
-
-    Attributes:
-        began_s: seconds until the first batch of the next driver began, which is the dead time if no driver was killed; None if it is not known.
-        written_s: seconds until that batch was written.
-    """
-
-    began_s: float | None = None
-    written_s: float
+Gap = tuple[float, ...]
+"""Seconds without output: until the first batch of the next driver is written, and, but for Flink, until it begins. They count from the kill, or from the end of the last batch."""
 
 
 def warm_conf(archive: Path) -> dict[str, str]:
@@ -124,7 +114,7 @@ def measure(job: JobUnderFault | ClusterJob, replace: Callable[[], None], *, is_
     job.wait_for("ten batches of the next driver", lambda: len(written()) >= 10)
     since = began if is_kill else last
     first = written()[0]
-    return Gap(began_s=(first.began - since) / 1000, written_s=((first.ended or first.began) - since) / 1000)
+    return ((first.ended or first.began) - since) / 1000, (first.began - since) / 1000
 
 
 def measure_case(name: str, conf: Mapping[str, str], repetitions: int) -> list[Gap]:
@@ -179,11 +169,6 @@ def measure_on_kubernetes(name: str, cluster: KubernetesCluster, repetitions: in
     return times
 
 
-def measure_flink(process: str, repetitions: int) -> list[Gap]:
-    """Measure a case of Flink, whose sink shows only what is written."""
-    return [Gap(written_s=seconds) for seconds in measure_failovers(ENVIRONMENT, process, repetitions)]
-
-
 def drain_for_a_moment(api: KubernetesApi, node: str) -> None:
     """Drain a node, and let it accept pods again before the job needs it for its next standby."""
     drain(api, node)
@@ -196,10 +181,10 @@ def table(found: Mapping[str, list[Gap]]) -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|---:|"
     base: dict[bool, float] = {}
     for name, gaps in found.items():
-        begins, times = [it.began_s for it in gaps if it.began_s is not None], [it.written_s for it in gaps]
+        times, *begins = zip(*gaps, strict=True)
         median = statistics.median(times)
         ratio = median / base.setdefault(KILLED in name, median)
-        began = f"{statistics.median(begins):.1f}, {max(begins):.1f}" if begins else ""
+        began = "".join(f"{statistics.median(it):.1f}, {max(it):.1f}" for it in begins)
         yield f"| {name} | {len(times)} | {began} | {median:.1f} | {max(times):.1f} | {ratio:.2f} |"
 
 
@@ -224,7 +209,7 @@ def measure_all(arguments: argparse.Namespace) -> dict[str, list[Gap]]:
     if not arguments.no_flink:
         install(ENVIRONMENT)
         for name, process in FAILOVERS.items():
-            keep(name, partial(measure_flink, process, arguments.repetitions))
+            keep(name, partial(measure_failovers, ENVIRONMENT, process, arguments.repetitions))
     return found
 
 

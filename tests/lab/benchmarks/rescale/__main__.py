@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import re
@@ -12,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -69,7 +68,7 @@ LARGEST: Final[dict[Case, float]] = {SparkCase(name="tier 2", keys=10_000_000, t
 """What is measured on request only, because the state alone takes minutes."""
 
 SECTIONS: Final = {STANDALONE: "rescale", KUBERNETES.lower(): "rescale on Kubernetes"}
-"""Sections of the page, and with hyphens the names of the files with the results."""
+"""Sections of the page."""
 
 
 class OutOfTimeError(Exception):
@@ -110,36 +109,16 @@ def measure(case: Case, run: Run, seconds: float) -> Found:
     return found
 
 
-def measure_all(
-    chosen: dict[Case, float], run: Run, limit_s: float, known: dict[str, Found], section: str
-) -> list[Found]:
-    """All cases but those that are known; each result is remembered at once."""
-    end = time.monotonic() + limit_s
-    left = [case for case in chosen if case.title not in known]
-    for number, case in enumerate(left):
-        share = chosen[case] / sum(chosen[it] for it in left[number:])
+def measure_all(chosen: dict[Case, float], run: Run, limit_s: float) -> Iterator[Found]:
+    """Measure the cases in turn."""
+    end, left = time.monotonic() + limit_s, dict(chosen)
+    while left:
+        share = next(iter(left.values())) / sum(left.values())
+        case = next(iter(left))
         seconds = (end - time.monotonic()) * share
         print(f"{case.title}: {seconds:.0f} s", file=sys.stderr, flush=True)
-        known[case.title] = measure(case, run, seconds)
-        remember(known, section)
-    return [known[case.title] for case in chosen]
-
-
-def remember(known: dict[str, Found], section: str) -> None:
-    """For `--resume`."""
-    FOLDER.mkdir(exist_ok=True)
-    _results(section).write_text(json.dumps([found.to_json() for found in known.values()], indent=1))
-
-
-def _results(section: str) -> Path:
-    return FOLDER / f"{section.replace(' ', '-').lower()}.json"
-
-
-def remembered(section: str) -> dict[str, Found]:
-    """Cases that an earlier run has measured."""
-    file = _results(section)
-    all_found = [Found.from_json(fields) for fields in json.loads(file.read_text())] if file.exists() else []
-    return {found.title: found for found in all_found if found.repeats and not found.error}
+        yield measure(case, run, seconds)
+        del left[case]
 
 
 def machine_lines(run: Run, found: Sequence[Found], java: str, others: str) -> list[str]:
@@ -173,7 +152,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--limit", type=float, default=LIMIT_S, help="seconds for all; who has no time left repeats less"
     )
     parser.add_argument("--only", nargs="+", default=[""], help='cases whose title begins so, as "tier 1" or "Flink"')
-    parser.add_argument("--resume", action="store_true", help="leave out what an earlier run has measured")
     parser.add_argument("--cluster", choices=[*SECTIONS], default=STANDALONE, help="where it is measured")
     parser.add_argument(
         "--largest", action="store_true", help="measure 10,000,000 keys instead, on a standalone cluster"
@@ -193,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = {case: seconds for case, seconds in cases.items() if case.title.startswith(tuple(options.only))}
     if any(isinstance(case, FlinkCase) for case in chosen):
         install(ENVIRONMENT)
-    found = measure_all(chosen, run, options.limit, remembered(section) if options.resume else {}, section)
+    found = list(measure_all(chosen, run, options.limit))
     others = (
         f"Flink {VERSION}"
         if cases is not ON_KUBERNETES

@@ -9,9 +9,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from airflow_adaptive.local.waiting import wait_until
 from tests.lab.benchmarks.rescale import processes
@@ -61,7 +61,7 @@ class Case(ABC):
 
     @property
     def title(self) -> str:
-        """Human-readable name, and the key of the stored results."""
+        """Human-readable name."""
         return f"{self.name}, {self.keys:,} keys"
 
 
@@ -90,15 +90,6 @@ class Found:
     checksum: str = ""
     load: float = 0.0
     error: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """To be remembered."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What was remembered."""
-        return cls(**{**fields, "repeats": tuple(Repeat(**repeat) for repeat in fields["repeats"])})
 
 
 class Subject(ABC):

@@ -31,7 +31,7 @@ FAILOVERS: Final[Mapping[str, str]] = {
 """Name -> process that is killed; "" for a job that is replaced."""
 
 
-def measure_failovers(environment: Path, process: str, repetitions: int) -> list[float]:
+def measure_failovers(environment: Path, process: str, repetitions: int) -> list[tuple[float, ...]]:
     """Return the seconds without output of each repetition: until a record that was created after the kill can be seen, or between the rows of two jobs."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         root = Path(folder)
@@ -61,7 +61,7 @@ def feeding(folder: Path) -> Iterator[dict[int, float]]:
         yield created
 
 
-def measure_failover(flink: Flink, output: Output, process: str, created: dict[int, float]) -> float:
+def measure_failover(flink: Flink, output: Output, process: str, created: dict[int, float]) -> tuple[float, ...]:
     """Kill the process, or replace the job, once."""
     before = len(created) + 5
     output.wait("records before the fault", lambda: before in output.sink.seen)
@@ -78,7 +78,7 @@ def measure_failover(flink: Flink, output: Output, process: str, created: dict[i
 
     output.wait("records after the fault", lambda: len(seen()) >= 10)
     flink.wait_running(SLOTS)
-    return min(seen()) - began
+    return (min(seen()) - began,)
 
 
 @dataclass(frozen=True, slots=True)
