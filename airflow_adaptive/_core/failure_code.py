@@ -47,6 +47,8 @@ class FailureCode(StrEnum):
     """The lease of the driver expired while its process was not known to have ended."""
     DRIVER_LOST = "DRIVER_LOST"
     """The process of the driver has ended without a reason of its own."""
+    DRIVER_MOVED = "DRIVER_MOVED"
+    """The driver has to leave its machine, which ends."""
     DRIVER_NOT_STARTED = "DRIVER_NOT_STARTED"
     """The driver did not start in time."""
     DRIVER_ORPHANED = "DRIVER_ORPHANED"

@@ -81,6 +81,7 @@ TASKS: Final = {
         f"{BENCHMARKS}.triggerer {OUTAGES}",
     ),
     "bench-rescale": Task("each rescale tier on Spark, and Flink (45 minutes)", f"{BENCHMARKS}.rescale"),
+    "bench-rescale-largest": Task("tier 2 with ten million keys (15 minutes)", f"{BENCHMARKS}.rescale --largest"),
     "bench-rescale-on-kubernetes": Task(
         "the same on Kubernetes, beside a standalone cluster",
         f"{BENCHMARKS}.rescale --cluster kubernetes",

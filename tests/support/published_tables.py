@@ -25,7 +25,7 @@ TASKS: Final = {
     "triggerer": "bench-triggerer",
     "outages": "bench-outages",
     "rescale": "bench-rescale",
-    "rescale of the largest state": "bench-rescale",
+    "rescale of the largest state": "bench-rescale-largest",
     "rescale on Kubernetes": "bench-rescale-on-kubernetes",
     "takeover": "bench-takeover",
     "takeover on Kubernetes": "bench-takeover-on-kubernetes",

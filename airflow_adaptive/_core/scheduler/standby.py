@@ -275,16 +275,16 @@ def _failed(state: SchedulerState, event: Event, driver: Driver, failure: Failur
     failures = 1 if has_lived else standby.failures + 1
     wait = min(FIRST_RETRY * 2 ** min(failures - 1, 5), LAST_RETRY)
     after = _with(state, driver=None, is_prepared=False, settled="", failures=failures, retry_at=event.at + wait)
-    text = (
-        f"the standby could not be prepared: {failure.summary}; the next attempt follows in {wait.total_seconds():g} s"
-    )
+    text = f"the standby could not be prepared: {failure.summary}; the next attempt is in {wait.total_seconds():g} s"
     if is_new and failure.error_class == FailureCode.NO_ROOM_FOR_STANDBY:
         after = _with(after, settled=driver.deployment, failures=0, retry_at=None)
         text = f"{failure.message}: the running driver ends before the driver of the new deployment starts"
     elif is_new:
         text = f"the driver of the new deployment could not be prepared: {failure.summary}; the job continues with the running driver"
-        # While the job runs, no outage prevents the start of another driver again and again.
-        is_outside = is_outage_for_all(failure) if isinstance(state.current, Executing) else is_outage(failure)
+        is_outside = is_outage(failure)
+        if isinstance(state.current, Executing):
+            # While the job runs, no outage prevents the start of another driver, or silences that one alone, again and again.
+            is_outside = is_outage_for_all(failure) and failure.error_class != FailureCode.DRIVER_HEARTBEAT_TIMEOUT
         counted = state.standby.counted + (not is_outside)
         after = _with(after, counted=counted)
         if counted >= MAX_FAILURES or not state_transitions.can_recover(state, failure):

@@ -66,11 +66,10 @@ def standby_events(state: SchedulerState, observation: JobObservation, now: date
     if driver is None:
         return
     if submission is not None and submission.state.over:
-        failure = (
-            Failure(error_class=FailureCode.DRIVER_LOST, message=_end_of_process(submission, driver.submission_id))
-            if status is None or status.failure is None
-            else _failure(status.failure, status)
-        )
+        code = FailureCode.DRIVER_MOVED if submission.leaves else FailureCode.DRIVER_LOST
+        failure = Failure(error_class=code, message=_end_of_process(submission, driver.submission_id))
+        if status is not None and status.failure is not None:
+            failure = _failure(status.failure, status)
         yield events.DriverEnded(at=now, epoch=driver.epoch, failure=failure)
     elif (useless := _why_useless(state, observation, now)) is not None:
         yield events.DriverHeartbeatTimedOut(at=now, epoch=driver.epoch, failure=useless)
@@ -91,11 +90,10 @@ def _why_useless(state: SchedulerState, observation: JobObservation, now: dateti
         return _failure(status.failure, status)
     takes_over = state.standby.is_prepared and (state.driver is None or action(state) is Action.STOP)
     if submission is not None and submission.leaves and not takes_over:
-        return Failure(error_class=FailureCode.DRIVER_LOST, message=submission.leaves)
+        return Failure(error_class=FailureCode.DRIVER_MOVED, message=submission.leaves)
     if submission is not None and submission.state is SubmissionState.UNKNOWN:
-        text = "the cluster cannot account for the standby"
-        message = f"{text}: {submission.message}" if submission.message else text
-        return Failure(error_class=FailureCode.DRIVER_LOST, message=message)
+        text = ": ".join(filter(None, ("the cluster cannot account for the standby", submission.message)))
+        return Failure(error_class=FailureCode.DRIVER_LOST, message=text)
     if status is not None and observation.standby_silence >= state.options.driver_heartbeat_timeout:
         text = f"the standby has written no status for {observation.standby_silence.total_seconds():g} s"
         return Failure(error_class=FailureCode.DRIVER_HEARTBEAT_TIMEOUT, message=text)
@@ -107,10 +105,8 @@ def _why_useless(state: SchedulerState, observation: JobObservation, now: dateti
         return Failure(error_class=FailureCode.DRIVER_NOT_STARTED, message=submission.message)
     if submission.worker_address:
         return None
-    reason = f": {submission.message}" if submission.message else ""
-    return Failure(
-        error_class=FailureCode.NO_ROOM_FOR_STANDBY, message=f"the cluster has no room for one more driver{reason}"
-    )
+    text = ": ".join(filter(None, ("the cluster has no room for one more driver", submission.message)))
+    return Failure(error_class=FailureCode.NO_ROOM_FOR_STANDBY, message=text)
 
 
 def _identified(state: SchedulerState, observation: JobObservation, now: datetime) -> Iterator[Event]:

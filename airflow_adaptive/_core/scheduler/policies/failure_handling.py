@@ -146,6 +146,7 @@ OUTAGES = (
     *UNSUBMITTED,
     # The driver or its executors are gone, or never came.
     FailureCode.DRIVER_LOST,
+    FailureCode.DRIVER_MOVED,
     FailureCode.DRIVER_HEARTBEAT_TIMEOUT,
     FailureCode.DRIVER_LEASE_OVER,
     FailureCode.DRIVER_ORPHANED,

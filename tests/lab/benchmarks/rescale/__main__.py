@@ -113,9 +113,8 @@ def measure_all(chosen: dict[Case, float], run: Run, limit_s: float) -> Iterator
     """Measure the cases in turn."""
     end, left = time.monotonic() + limit_s, dict(chosen)
     while left:
-        share = next(iter(left.values())) / sum(left.values())
-        case = next(iter(left))
-        seconds = (end - time.monotonic()) * share
+        case, share = next(iter(left.items()))
+        seconds = (end - time.monotonic()) * share / sum(left.values())
         print(f"{case.title}: {seconds:.0f} s", file=sys.stderr, flush=True)
         yield measure(case, run, seconds)
         del left[case]
@@ -173,9 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         install(ENVIRONMENT)
     found = list(measure_all(chosen, run, options.limit))
     others = (
-        f"Flink {VERSION}"
-        if cases is not ON_KUBERNETES
-        else "a test cluster of Kubernetes with two nodes on this machine"
+        "a test cluster of Kubernetes with two nodes on this machine" if cases is ON_KUBERNETES else f"Flink {VERSION}"
     )
     lines = [*machine_lines(run, found, java_version(), others), "", *tables(found)]
     print("\n".join(lines))

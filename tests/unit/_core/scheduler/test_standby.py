@@ -308,11 +308,11 @@ def test_code_is_prepared_again_after_its_prepared_driver_has_ended() -> None:
     assert deployment_stage(job.state) is DeploymentStage.PREPARING
 
 
-@pytest.mark.parametrize("code", ["DRIVER_LOST", "DEPLOY_TIMEOUT", "SUBMISSION_REFUSED"])
+@pytest.mark.parametrize("code", ["DRIVER_LOST", "DRIVER_HEARTBEAT_TIMEOUT", "DEPLOY_TIMEOUT", "SUBMISSION_REFUSED"])
 def test_code_whose_driver_never_starts_is_refused_beside_a_driver_that_runs(code: str) -> None:
-    job, outage = executing().when_redeployed("bad"), Failure(error_class="NOT_SUBMITTED", message="no master")
-    for _ in range(MAX_FAILURES):
-        fails(job, outage).after(LAST_RETRY.total_seconds())
+    job, outages = executing().when_redeployed("bad"), ("NOT_SUBMITTED", "DRIVER_MOVED")
+    for outside in outages * MAX_FAILURES:
+        fails(job, Failure(error_class=outside, message="outside")).after(LAST_RETRY.total_seconds())
     for _ in range(MAX_FAILURES):
         assert deployment_stage(job.state) is DeploymentStage.PREPARING
         fails(job, Failure(error_class=code, message="timed out")).after(LAST_RETRY.total_seconds())

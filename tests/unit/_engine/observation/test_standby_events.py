@@ -79,6 +79,8 @@ def test_end_of_the_process_is_the_end_of_the_standby(job: Scenario, failure: Fa
         assert isinstance(event, DriverEnded)
         known = status is not None and failure is not None
         assert event.failure.error_class == ("ValueError" if known else FailureCode.DRIVER_LOST)
+    ends = [it for it in observed(job, None, replace(over, leaves=CORDONED.leaves)) if isinstance(it, DriverEnded)]
+    assert [it.failure.error_class for it in ends] == [FailureCode.DRIVER_MOVED]
 
 
 def test_standby_that_reports_a_failure_is_to_be_killed(job: Scenario) -> None:
@@ -155,7 +157,7 @@ def test_standby_whose_machine_is_drained_is_replaced(job: Scenario) -> None:
     for _ in range(2):
         (event,) = observed(job, PREPARED, CORDONED)
         assert isinstance(event, DriverHeartbeatTimedOut)
-        assert event.failure.message == CORDONED.leaves
+        assert (event.failure.error_class, event.failure.message) == ("DRIVER_MOVED", CORDONED.leaves)
         job.when_prepared()
 
 
