@@ -1,7 +1,7 @@
 """How long a job writes nothing when its driver is killed, moved or replaced by a new deployment, with and without a prepared driver: `make lab TASK=bench-takeover`.
 
 Each case is a job with input all the time, on an embedded cluster of its own, or in a namespace of its own on Kubernetes. The times are those of the sink:
-from the kill, or from the end of the last batch of the old driver, to the end of the first batch of the new one. All cases run in one call, in turn, so that
+from the kill, or from the end of the last batch of the old driver, to the begin and the end of the first batch of the new one. All cases run in one call, in turn, so that
 their ratios mean something; those of an embedded cluster beside Flink: a killed TaskManager, a killed JobManager, and a job that is replaced by way of a savepoint.
 """
 

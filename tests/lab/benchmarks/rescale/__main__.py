@@ -168,12 +168,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases = {SparkCase(name=name, keys=SMALL, tier=Tier.EXECUTORS, archive=options.archive): 290, **cases}
     run = Run(repeats=options.repeats, warm_up=options.warm_up, files=files_within(max(cases.values()) + OVERTIME_S))
     chosen = {case: seconds for case, seconds in cases.items() if case.title.startswith(tuple(options.only))}
+    others = "a test cluster of Kubernetes with two nodes on this machine" if cases is ON_KUBERNETES else "no Flink"
     if any(isinstance(case, FlinkCase) for case in chosen):
+        others = f"Flink {VERSION}"
         install(ENVIRONMENT)
     found = list(measure_all(chosen, run, options.limit))
-    others = (
-        "a test cluster of Kubernetes with two nodes on this machine" if cases is ON_KUBERNETES else f"Flink {VERSION}"
-    )
     lines = [*machine_lines(run, found, java_version(), others), "", *tables(found)]
     print("\n".join(lines))
     if options.write is not None:
